@@ -1,0 +1,21 @@
+//! The keys of annotations that mean something, in one place for hook and sidecar.
+
+/// What every key starts with.
+pub const PREFIX: &str = "understudy.";
+
+pub const HARNESS: &str = "understudy.harness";
+pub const POLICY: &str = "understudy.policy";
+pub const SECRETS: &str = "understudy.secrets";
+pub const ALLOW: &str = "understudy.allow";
+pub const NETWORK: &str = "understudy.network";
+pub const PRIVACY: &str = "understudy.privacy";
+pub const ROLE: &str = "understudy.role";
+
+/// All that this version understands. Others are refused, also those of a later version: what they ask for would not
+/// be done.
+pub const KNOWN: [&str; 7] = [HARNESS, POLICY, SECRETS, ALLOW, NETWORK, PRIVACY, ROLE];
+
+/// The items of a value: separated by commas or white space.
+pub fn list(value: &str) -> impl Iterator<Item = &str> {
+    value.split([',', ' ', '\t', '\n']).filter(|item| !item.is_empty())
+}

@@ -1,0 +1,28 @@
+//! The protocol between Understudy's hook and its sidecar: one `SOCK_SEQPACKET` Unix socket, one packet
+//! for a question (with the descriptors that belong to it), one packet for its answer.
+//!
+//! A packet is whole or it is an error, so nothing can be dribbled; a receiver owns the descriptors before
+//! it looks at a single byte, so none can leak; both ends check who the other is.
+
+pub mod annotation;
+pub mod attach;
+pub mod channel;
+pub mod client;
+pub mod directory;
+pub mod id;
+pub mod message;
+pub mod server;
+pub mod status;
+pub mod sys;
+
+pub use attach::{Attach, Family, NetnsId, SocketKind, SocketRole};
+pub use channel::{Channel, ChannelError, MAX_DESCRIPTORS, MAX_PACKET, Packet};
+pub use client::{CallError, Client};
+pub use directory::{ControlDirectory, DirectoryError};
+pub use id::{ContainerId, IdError, ImageId};
+pub use message::{
+    Envelope, EnvironmentVariable, HelloSecret, LoginFile, PlacedFile, Placement, Prepare, Prepared,
+    Reattach, Refusal, Reply, Request, User, VERSION, Write,
+};
+pub use server::{AcceptError, Listener};
+pub use status::{ContainerStatus, Status};

@@ -1,0 +1,196 @@
+//! Questions and answers. Unknown fields, variants and versions are refused.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Attach, ContainerId, ImageId, Status};
+
+/// The protocol's version; hook and sidecar of different versions refuse each other.
+pub const VERSION: u32 = 1;
+
+/// 32 random bytes as 64 hexadecimal digits, made anew by each start of the sidecar and readable (0600) only
+/// beside its socket: having the socket alone is not enough.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct HelloSecret(pub(crate) String);
+
+impl HelloSecret {
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let valid = text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        valid.then(|| Self(text.to_owned()))
+    }
+
+    /// Equal in a time that depends on the lengths only.
+    pub fn matches(&self, other: &HelloSecret) -> bool {
+        let (a, b) = (self.0.as_bytes(), other.0.as_bytes());
+        a.len() == b.len() && a.iter().zip(b).fold(0, |seen, (x, y)| seen | (x ^ y)) == 0
+    }
+}
+
+impl fmt::Debug for HelloSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HelloSecret(..)")
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Envelope {
+    pub version: u32,
+    pub hello: HelloSecret,
+    pub request: Request,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// Asks what a container that is about to start is to be given. Answered by `Prepared` or `Refused`.
+    Prepare(Box<Prepare>),
+    /// Hands over the sockets of a prepared container. Answered by `Done` or `Refused`.
+    Attach(Attach),
+    /// Both at once, for a container that runs already while the sidecar is new. Answered by `Done` or `Refused`.
+    Reattach(Box<Reattach>),
+    /// The container is gone. Answered by `Done`, also when it was never known.
+    Detach { id: ContainerId },
+    /// Answered by `Status`.
+    Status,
+    /// Ends a container's connections and grants; `container` is an id, a unique prefix of one, or a name.
+    Revoke { container: String },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Reply {
+    Prepared(Box<Prepared>),
+    Done,
+    Status(Status),
+    Refused(Refusal),
+}
+
+/// Why not, and what to do about it: two lines that a person reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(deny_unknown_fields)]
+#[error("{reason}\n{remedy}")]
+pub struct Refusal {
+    /// Lower case, no full stop, names the flag, annotation or file.
+    pub reason: String,
+    /// A command to run or a thing to change.
+    pub remedy: String,
+}
+
+impl Refusal {
+    pub fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { reason: reason.into(), remedy: remedy.into() }
+    }
+}
+
+/// The numeric user that the container's process runs as, inside the container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct User {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// A container that is about to start, as far as the sidecar decides on it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prepare {
+    pub id: ContainerId,
+    /// Podman's name for it.
+    pub name: Option<String>,
+    /// None with `--rootfs`.
+    pub image: Option<ImageId>,
+    /// Only those whose key starts with `understudy.`, already checked by the hook for known keys.
+    pub annotations: BTreeMap<String, String>,
+    pub user: User,
+    /// The environment that the container would have had; searched for real credentials.
+    pub env: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Prepare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Values of the environment may be credentials.
+        f.debug_struct("Prepare")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .field("annotations", &self.annotations)
+            .field("env", &self.env.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reattach {
+    pub prepare: Prepare,
+    pub attach: Attach,
+}
+
+/// What the hook writes into the container's configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prepared {
+    /// Stand-ins and privacy settings, which replace variables of the same name.
+    pub env: Vec<EnvironmentVariable>,
+    pub placement: Placement,
+    /// The public certificate of the installation's authority, one PEM block.
+    pub authority: String,
+    /// Address for the container's `resolv.conf`.
+    pub nameserver: std::net::IpAddr,
+    /// One line each, for the operator (`understudy status`) and for the agent (`UNDERSTUDY_NOTES`).
+    pub notes: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnvironmentVariable {
+    pub name: String,
+    pub value: String,
+}
+
+/// Work for the placing binary, which runs inside the container as its own user.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Placement {
+    pub files: Vec<PlacedFile>,
+    /// Files that must not hold a credential other than `stand_ins`.
+    pub login_files: Vec<LoginFile>,
+    /// Every stand-in that this container was given.
+    pub stand_ins: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlacedFile {
+    /// Absolute, or `~/…` for the container user's home.
+    pub path: String,
+    /// Permission bits, such as 0o600.
+    pub mode: u32,
+    pub write: Write,
+    pub content: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Write {
+    /// Only if there is no such file.
+    Create,
+    /// Whatever is there.
+    Replace,
+    /// `content` is a JSON object that is merged into the JSON object that is there, keys of `content` winning,
+    /// objects merged in depth.
+    MergeJson,
+}
+
+/// A place where an agent's own login would put a real credential.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoginFile {
+    /// Absolute, or `~/…` for the container user's home.
+    pub path: String,
+    /// JSON pointers (RFC 6901) to the strings that are credentials; a `*` segment stands for every member.
+    pub pointers: Vec<String>,
+}

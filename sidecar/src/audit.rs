@@ -1,0 +1,160 @@
+//! One JSON line for each request, or for each connection that never became one. Names of secrets, never a value.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::container::Container;
+use crate::reason::Reason;
+
+/// What happened. Start it with [`Entry::new`], fill in what becomes known, hand it to [`Audit::write`].
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Entry {
+    /// Milliseconds since the epoch.
+    pub time: u64,
+    pub container: String,
+    pub container_id: String,
+    pub harness: String,
+    pub policy: String,
+    /// `https`, `http`, `dns`, `tcp`, `control`.
+    pub protocol: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Path with the names of query parameters, without their values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    pub decision: Decision,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Names of the secrets that were swapped in, or that a denial is about.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    /// The status that the container saw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Body bytes from and to the container.
+    pub bytes_up: u64,
+    pub bytes_down: u64,
+    /// Milliseconds from the request's first byte to its end.
+    pub duration: u64,
+    /// A fault in words, without any value of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    #[serde(skip)]
+    started: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Decision {
+    Allowed,
+    Denied,
+    /// It was allowed, and ended before its end: a revocation, or one side broke off.
+    Terminated,
+}
+
+impl Entry {
+    pub fn new(container: &Container, protocol: &'static str) -> Self {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            time: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+            container: container.label().to_owned(),
+            container_id: container.id.short().to_owned(),
+            harness: container.harness.clone(),
+            policy: container.policy.label().to_owned(),
+            protocol,
+            host: None,
+            port: None,
+            method: None,
+            path: None,
+            decision: Decision::Denied,
+            reason: None,
+            rule: None,
+            secrets: Vec::new(),
+            status: None,
+            bytes_up: 0,
+            bytes_down: 0,
+            duration: 0,
+            detail: None,
+            started: Instant::now(),
+        }
+    }
+}
+
+/// Where entries go. Cheap to clone.
+#[derive(Clone)]
+pub struct Audit(Arc<Mutex<dyn Write + Send>>);
+
+impl Audit {
+    pub fn new(sink: impl Write + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(sink)))
+    }
+
+    pub fn stdout() -> Self {
+        Self::new(io::stdout())
+    }
+
+    /// Writes one whole line. A sink that fails is told about on stderr; the decision stands either way.
+    pub fn write(&self, mut entry: Entry) {
+        entry.duration = u64::try_from(entry.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let mut line = match serde_json::to_vec(&entry) {
+            Ok(line) => line,
+            Err(error) => return tracing::error!(%error, "audit entry"),
+        };
+        line.push(b'\n');
+        let mut sink = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = sink.write_all(&line).and_then(|()| sink.flush()) {
+            tracing::error!(%error, "audit line lost");
+        }
+    }
+}
+
+impl std::fmt::Debug for Audit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Audit(..)")
+    }
+}
+
+/// `/v1/messages?beta=&key=` for `/v1/messages?beta=true&key=secret`. At most 1,024 bytes.
+pub fn path_without_values(path_and_query: &str) -> String {
+    let (path, query) = path_and_query.split_once('?').map_or((path_and_query, None), |(p, q)| (p, Some(q)));
+    let mut shown = path.to_owned();
+    if let Some(query) = query {
+        let keys: Vec<&str> =
+            query.split('&').map(|pair| pair.split_once('=').map_or("", |(key, _)| key)).collect();
+        shown.push('?');
+        shown.push_str(&keys.join("=&"));
+        shown.push('=');
+    }
+    if shown.len() > 1024 {
+        let mut end = 1021;
+        while !shown.is_char_boundary(end) {
+            end -= 1;
+        }
+        shown.truncate(end);
+        shown.push_str("...");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn query_values_are_left_out_and_bare_values_too() {
+        assert_eq!(path_without_values("/v1/messages"), "/v1/messages");
+        assert_eq!(path_without_values("/a?beta=true&key=sk-1=2"), "/a?beta=&key=");
+        assert_eq!(path_without_values("/a?sk-secret"), "/a?=");
+        assert!(path_without_values(&"/é".repeat(2000)).len() <= 1024);
+    }
+}

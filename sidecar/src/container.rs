@@ -1,0 +1,84 @@
+//! An agent's container as the sidecar knows it: who it is, what it may do, what it did.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use tokio::sync::watch;
+use understudy_control::ContainerId;
+use understudy_policies::PolicySet;
+
+use crate::credentials::Grants;
+use crate::dns::SyntheticNames;
+
+#[derive(Debug)]
+pub struct Container {
+    pub id: ContainerId,
+    /// Podman's name, if it has one.
+    pub name: Option<String>,
+    pub harness: String,
+    pub policy: Arc<PolicySet>,
+    pub grants: Arc<Grants>,
+    /// Which synthetic address stands for which name, in this container only.
+    pub names: SyntheticNames,
+    pub notes: Vec<String>,
+    pub counters: Counters,
+    revoked: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub open_connections: AtomicU64,
+    pub allowed: AtomicU64,
+    pub denied: AtomicU64,
+    /// Connections that a revocation ended.
+    pub terminated: AtomicU64,
+}
+
+/// Counts a connection for as long as it lives, also when its task panics.
+#[derive(Debug)]
+pub struct OpenConnection(Arc<Container>);
+
+impl Container {
+    pub fn new(
+        id: ContainerId,
+        name: Option<String>,
+        harness: String,
+        policy: Arc<PolicySet>,
+        grants: Arc<Grants>,
+        names: SyntheticNames,
+        notes: Vec<String>,
+    ) -> Self {
+        let counters = Counters::default();
+        Self { id, name, harness, policy, grants, names, notes, counters, revoked: watch::channel(false).0 }
+    }
+
+    /// What people call it: its name, or the first 12 digits of its id.
+    pub fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or(self.id.short())
+    }
+
+    /// Ends its listeners, connections and grants for good.
+    pub fn revoke(&self) {
+        self.revoked.send_replace(true);
+    }
+
+    pub fn is_revoked(&self) -> bool {
+        *self.revoked.borrow()
+    }
+
+    /// Turns true when the container is revoked or gone; drives pingora's shutdown of its connections, too.
+    pub fn revocation(&self) -> watch::Receiver<bool> {
+        self.revoked.subscribe()
+    }
+
+    pub fn open_connection(self: &Arc<Self>) -> OpenConnection {
+        self.counters.open_connections.fetch_add(1, Relaxed);
+        OpenConnection(Arc::clone(self))
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.counters.open_connections.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,27 @@
+//! Synthetic addresses: one for each name that policy could permit, one sink for all others. Stub: signatures only.
+
+use std::net::IpAddr;
+
+use understudy_policies::HostName;
+
+/// What a destination address stands for in one container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// This name was looked up and answered with this address.
+    Name(HostName),
+    /// The address that all names get which policy cannot permit.
+    Sink,
+    /// In the synthetic range, and nothing was looked up for it.
+    NeverLookedUp,
+    /// An address of the real world (or of nobody): a literal.
+    Literal,
+}
+
+#[derive(Debug, Default)]
+pub struct SyntheticNames {}
+
+impl SyntheticNames {
+    pub fn origin(&self, _address: IpAddr) -> Origin {
+        Origin::Literal
+    }
+}

@@ -1,0 +1,15 @@
+//! Understudy's sidecar: the only way out of an agent's container, and the only place where real credentials are.
+
+pub mod attach;
+pub mod audit;
+pub mod config;
+pub mod connection;
+pub mod container;
+pub mod credentials;
+pub mod decide;
+pub mod dns;
+pub mod harden;
+pub mod proxy;
+pub mod reason;
+pub mod serve;
+pub mod tls;

@@ -1,0 +1,120 @@
+//! Every reason for not doing what a container asked for, shared by audit, counters and pages.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// No rule allows the host.
+    HostNotAllowed,
+    /// A rule allows the host, but not on this port.
+    PortNotAllowed,
+    /// A `[[deny]]` rule matches.
+    DeniedByRule,
+    /// The container's policy could not be loaded, so it allows nothing.
+    PolicyFailed,
+    /// The destination is an address that no name was looked up for.
+    AddressLiteral,
+    /// SNI, Host or :authority differ from the name that was looked up or from each other.
+    NameMismatch,
+    /// TLS without SNI.
+    NameMissing,
+    /// A name or message that is not well-formed.
+    Malformed,
+    /// Neither TLS nor HTTP.
+    ProtocolNotAllowed,
+    /// Nothing, or too little, arrived in time.
+    Timeout,
+    /// A connection to the listener itself that was not redirected to it.
+    DirectConnection,
+    /// CONNECT, an absolute-form request for another host, or an upgrade that is not a WebSocket.
+    ProxyRequest,
+    /// A limit on connections or names was reached.
+    Overloaded,
+    /// The operator revoked the container.
+    Revoked,
+    /// A credential that is neither a stand-in nor minted, on its way to a host that a secret is bound to.
+    ForeignCredential,
+    /// A stand-in of a secret that was not granted to this container.
+    CredentialNotGranted,
+    /// A stand-in on its way to a host that its secret is not bound to.
+    CredentialMisdirected,
+    /// A stand-in at a host of its secret, in a place that its secret is not bound to.
+    CredentialMisplaced,
+    /// A real credential in a request of the container.
+    RealCredential,
+    /// A stand-in over a connection that is not verified TLS.
+    CredentialInClear,
+    /// The name resolves to a private, loopback, link-local or otherwise special address.
+    PrivateAddress,
+    /// The name does not resolve.
+    NameNotFound,
+    /// The upstream cannot be reached, or broke off.
+    UpstreamFailed,
+    /// The upstream's certificate does not verify.
+    UpstreamUntrusted,
+    /// The upstream did not answer in time.
+    UpstreamTimeout,
+    /// A fault of the sidecar itself.
+    Internal,
+}
+
+impl Reason {
+    /// The name in audit lines and pages, such as `host-not-allowed`.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::HostNotAllowed => "host-not-allowed",
+            Self::PortNotAllowed => "port-not-allowed",
+            Self::DeniedByRule => "denied-by-rule",
+            Self::PolicyFailed => "policy-failed",
+            Self::AddressLiteral => "address-literal",
+            Self::NameMismatch => "name-mismatch",
+            Self::NameMissing => "name-missing",
+            Self::Malformed => "malformed",
+            Self::ProtocolNotAllowed => "protocol-not-allowed",
+            Self::Timeout => "timeout",
+            Self::DirectConnection => "direct-connection",
+            Self::ProxyRequest => "proxy-request",
+            Self::Overloaded => "overloaded",
+            Self::Revoked => "revoked",
+            Self::ForeignCredential => "foreign-credential",
+            Self::CredentialNotGranted => "credential-not-granted",
+            Self::CredentialMisdirected => "credential-misdirected",
+            Self::CredentialMisplaced => "credential-misplaced",
+            Self::RealCredential => "real-credential",
+            Self::CredentialInClear => "credential-in-clear",
+            Self::PrivateAddress => "private-address",
+            Self::NameNotFound => "name-not-found",
+            Self::UpstreamFailed => "upstream-failed",
+            Self::UpstreamUntrusted => "upstream-untrusted",
+            Self::UpstreamTimeout => "upstream-timeout",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// The HTTP status of the page that tells it: RFC 9110 section 15.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Malformed | Self::NameMissing => 400,
+            Self::NameMismatch => 421,
+            Self::Timeout => 408,
+            Self::Overloaded => 429,
+            Self::NameNotFound | Self::UpstreamFailed | Self::UpstreamUntrusted => 502,
+            Self::UpstreamTimeout => 504,
+            Self::Internal => 500,
+            _ => 403,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_is_the_serialised_name() {
+        for reason in [Reason::HostNotAllowed, Reason::CredentialInClear, Reason::UpstreamUntrusted] {
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.code());
+        }
+    }
+}
