@@ -54,3 +54,18 @@ pub fn examine(vault: &Vault, grants: &Grants, head: RequestHead<'_>) -> Result<
     let _ = (vault, grants, head);
     Ok(Swaps::default())
 }
+
+pub mod terms {
+    use std::sync::Arc;
+    use understudy_control::{EnvironmentVariable, Placement};
+    use understudy_policies::PolicySet;
+    #[derive(Debug)]
+    pub struct Terms {
+        pub harness: String,
+        pub policy: Arc<PolicySet>,
+        pub grants: Arc<super::Grants>,
+        pub env: Vec<EnvironmentVariable>,
+        pub placement: Placement,
+        pub notes: Vec<String>,
+    }
+}

@@ -1,7 +1,13 @@
 //! Names: the answers that containers get, and the real addresses that only the sidecar asks for.
+//!
+//! Nothing that a container looks up leaves the host. It gets a synthetic address; the real one is resolved after a
+//! permit, checked, and dialled as it was checked.
 
+pub mod answer;
 pub mod names;
 pub mod resolve;
+pub mod serve;
+pub mod special;
 
-pub use names::{Origin, SyntheticNames};
-pub use resolve::{Resolver, Upstream};
+pub use names::{Origin, RangeTooSmall, SyntheticNames, SyntheticRange};
+pub use resolve::{PinnedAddress, ResolveDenial, Resolver, ResolverError, Upstream};

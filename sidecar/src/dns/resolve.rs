@@ -1,9 +1,22 @@
-//! From a permit to addresses that may be dialled. Stub: signatures only.
+//! From a permit to addresses that may be dialled: resolved once, checked, and dialled as they were checked.
 
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::Name;
+use understudy_policies::HostName;
 
 use crate::decide::Permit;
+use crate::dns::SyntheticRange;
+use crate::dns::special::is_special;
 use crate::reason::Reason;
+
+/// How long one resolution may take in all.
+const PATIENCE: Duration = Duration::from_secs(8);
 
 /// A permitted name with the addresses that were resolved and checked for it, once. Only [`Resolver`] makes one.
 #[derive(Debug, Clone)]
@@ -11,17 +24,6 @@ pub struct Upstream {
     permit: Permit,
     addresses: Vec<SocketAddr>,
 }
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResolveDenial {
-    /// `NameNotFound`, `PrivateAddress`, `UpstreamTimeout`.
-    pub reason: Reason,
-    pub detail: String,
-    pub remedy: String,
-}
-
-#[derive(Debug, Default)]
-pub struct Resolver {}
 
 impl Upstream {
     pub fn permit(&self) -> &Permit {
@@ -34,8 +36,147 @@ impl Upstream {
     }
 }
 
+/// Where the operator says that a name is, in `[names]` of `sidecar.toml`. May be private.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PinnedAddress {
+    pub address: IpAddr,
+    /// The port to dial instead of the one that was asked for.
+    pub port: Option<u16>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolveDenial {
+    /// `NameNotFound`, `PrivateAddress` or `UpstreamTimeout`.
+    pub reason: Reason,
+    pub detail: String,
+    pub remedy: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the resolver cannot be set up: {0}")]
+pub struct ResolverError(String);
+
+pub struct Resolver {
+    pins: HashMap<HostName, Vec<PinnedAddress>>,
+    upstream: TokioResolver,
+    range: SyntheticRange,
+}
+
+impl std::fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resolver").field("pins", &self.pins).finish_non_exhaustive()
+    }
+}
+
 impl Resolver {
+    /// With `servers` empty, those of the sidecar's own `/etc/resolv.conf` are asked.
+    pub fn new(
+        pins: HashMap<HostName, Vec<PinnedAddress>>,
+        servers: &[SocketAddr],
+        range: SyntheticRange,
+    ) -> Result<Self, ResolverError> {
+        let error = |e: hickory_resolver::net::NetError| ResolverError(e.to_string());
+        let mut builder = if servers.is_empty() {
+            TokioResolver::builder_tokio().map_err(error)?
+        } else {
+            let servers = servers.iter().map(name_server).collect();
+            let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+            TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
+        };
+        let options = builder.options_mut();
+        options.use_hosts_file = ResolveHosts::Never;
+        options.timeout = Duration::from_secs(2);
+        options.attempts = 2;
+        Ok(Self { pins, upstream: builder.build().map_err(error)?, range })
+    }
+
     pub async fn resolve(&self, permit: Permit) -> Result<Upstream, ResolveDenial> {
-        Ok(Upstream { permit, addresses: Vec::new() })
+        if let Some(pins) = self.pins.get(permit.host()) {
+            let addresses = pins
+                .iter()
+                .map(|pin| SocketAddr::new(pin.address, pin.port.unwrap_or(permit.port())))
+                .collect();
+            return Ok(Upstream { permit, addresses });
+        }
+        let found = self.look_up(permit.host()).await?;
+        let addresses = usable(permit.host(), permit.port(), &found, self.range)?;
+        Ok(Upstream { permit, addresses })
+    }
+
+    async fn look_up(&self, host: &HostName) -> Result<Vec<IpAddr>, ResolveDenial> {
+        let denial = |reason, detail: String| ResolveDenial {
+            reason,
+            detail,
+            remedy: "check the name, and the sidecar's own DNS (`resolvers` in sidecar.toml)".to_owned(),
+        };
+        // With a trailing dot, so that no search domain is tried.
+        let name =
+            Name::from_ascii(format!("{host}.")).map_err(|e| denial(Reason::NameNotFound, e.to_string()))?;
+        match tokio::time::timeout(PATIENCE, self.upstream.lookup_ip(name)).await {
+            Ok(Ok(addresses)) => Ok(addresses.iter().collect()),
+            Ok(Err(error)) if error.is_no_records_found() => {
+                Err(denial(Reason::NameNotFound, format!("{host} does not resolve")))
+            }
+            Ok(Err(error)) => {
+                Err(denial(Reason::NameNotFound, format!("{host} cannot be resolved: {error}")))
+            }
+            Err(_) => Err(denial(Reason::UpstreamTimeout, format!("resolving {host} took too long"))),
+        }
+    }
+}
+
+fn name_server(address: &SocketAddr) -> NameServerConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()]
+        .into_iter()
+        .map(|mut connection| {
+            connection.port = address.port();
+            connection
+        })
+        .collect();
+    NameServerConfig::new(address.ip(), true, connections)
+}
+
+/// The public ones among `found`. A name that leads only inside is refused, whoever publishes it.
+fn usable(
+    host: &HostName,
+    port: u16,
+    found: &[IpAddr],
+    range: SyntheticRange,
+) -> Result<Vec<SocketAddr>, ResolveDenial> {
+    let synthetic = |address: &IpAddr| matches!(address, IpAddr::V4(v4) if range.contains(*v4));
+    let public: Vec<SocketAddr> = found
+        .iter()
+        .filter(|address| !is_special(**address) && !synthetic(address))
+        .map(|address| SocketAddr::new(*address, port))
+        .collect();
+    if !public.is_empty() {
+        return Ok(public);
+    }
+    let shown: Vec<String> = found.iter().take(4).map(ToString::to_string).collect();
+    Err(ResolveDenial {
+        reason: Reason::PrivateAddress,
+        detail: format!("{host} leads to {}, which is not a public address", shown.join(", ")),
+        remedy: format!("if that is meant, pin it in sidecar.toml: [names] \"{host}\" = \"ADDRESS\""),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_public_addresses_are_dialled_and_at_least_one_is_needed() {
+        let host: HostName = "x.example".parse().unwrap();
+        let range = SyntheticRange::default();
+        let at = |text: &str| text.parse::<IpAddr>().unwrap();
+        let mixed =
+            usable(&host, 443, &[at("169.254.169.254"), at("93.184.216.34"), at("::1")], range).unwrap();
+        assert_eq!(mixed, ["93.184.216.34:443".parse().unwrap()]);
+        for bad in
+            [vec![], vec![at("127.0.0.1")], vec![at("28.0.1.5")], vec![at("::ffff:10.0.0.1"), at("fd00::1")]]
+        {
+            let denial = usable(&host, 443, &bad, range).unwrap_err();
+            assert_eq!(denial.reason, Reason::PrivateAddress, "{bad:?}");
+        }
     }
 }

@@ -1,0 +1,187 @@
+//! Descriptors from a packet to sockets that are what they are said to be.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketType, getsockname, sockopt};
+use understudy_control::{Attach, Family, SocketKind, SocketRole};
+
+/// A container's sockets, non-blocking, checked. IPv4 first in each.
+#[derive(Debug)]
+pub struct Sockets {
+    pub tcp: Vec<std::net::TcpListener>,
+    pub dns_udp: Vec<std::net::UdpSocket>,
+    pub dns_tcp: Vec<std::net::TcpListener>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DescriptorError {
+    #[error("expected {expected} descriptors, got {found}")]
+    Count { expected: usize, found: usize },
+    #[error("expected the sockets {:?}", SocketRole::ALL)]
+    Roles,
+    #[error("descriptor {index} ({role:?}): {why}")]
+    Wrong { index: usize, role: SocketRole, why: String },
+    #[error("the sockets are of the sidecar's own network namespace")]
+    OwnNetns,
+}
+
+/// Checks every descriptor against its role and the namespace that was told; all are closed if one is wrong.
+/// `own_cookie` names the sidecar's network namespace.
+pub fn verify(
+    attach: &Attach,
+    descriptors: Vec<OwnedFd>,
+    own_cookie: u64,
+) -> Result<Sockets, DescriptorError> {
+    if attach.sockets != SocketRole::ALL {
+        return Err(DescriptorError::Roles);
+    }
+    if descriptors.len() != SocketRole::ALL.len() {
+        return Err(DescriptorError::Count { expected: SocketRole::ALL.len(), found: descriptors.len() });
+    }
+    if attach.netns.cookie == own_cookie {
+        return Err(DescriptorError::OwnNetns);
+    }
+    let mut sockets = Sockets { tcp: Vec::new(), dns_udp: Vec::new(), dns_tcp: Vec::new() };
+    let mut ports = Vec::new();
+    for (index, (role, descriptor)) in SocketRole::ALL.into_iter().zip(descriptors).enumerate() {
+        let wrong = |why: String| DescriptorError::Wrong { index, role, why };
+        let port = check(role, descriptor.as_fd(), attach.netns.cookie).map_err(wrong)?;
+        if ports.contains(&(role.kind == SocketKind::DnsUdp, port)) {
+            return Err(wrong(format!("port {port} stands for two sockets")));
+        }
+        ports.push((role.kind == SocketKind::DnsUdp, port));
+        rustix::io::ioctl_fionbio(&descriptor, true).map_err(|e| wrong(e.to_string()))?;
+        match role.kind {
+            SocketKind::Tcp => sockets.tcp.push(descriptor.into()),
+            SocketKind::DnsUdp => sockets.dns_udp.push(descriptor.into()),
+            SocketKind::DnsTcp => sockets.dns_tcp.push(descriptor.into()),
+        }
+    }
+    Ok(sockets)
+}
+
+/// The socket's port, if it is exactly what its role says.
+fn check(role: SocketRole, socket: BorrowedFd<'_>, cookie: u64) -> Result<u16, String> {
+    let io = |what: &str| {
+        let what = what.to_owned();
+        move |errno: rustix::io::Errno| format!("{what}: {errno}")
+    };
+    let (family, loopback): (_, IpAddr) = match role.family {
+        Family::V4 => (AddressFamily::INET, [127, 0, 0, 1].into()),
+        Family::V6 => (AddressFamily::INET6, [0, 0, 0, 0, 0, 0, 0, 1].into()),
+    };
+    let (kind, listening) = match role.kind {
+        SocketKind::Tcp | SocketKind::DnsTcp => (SocketType::STREAM, true),
+        SocketKind::DnsUdp => (SocketType::DGRAM, false),
+    };
+    let found = sockopt::socket_domain(socket).map_err(io("not a socket"))?;
+    if found != family {
+        return Err(format!("its address family is {found:?}"));
+    }
+    let found = sockopt::socket_type(socket).map_err(io("type"))?;
+    if found != kind {
+        return Err(format!("its type is {found:?}"));
+    }
+    if sockopt::socket_acceptconn(socket).map_err(io("listening"))? != listening {
+        return Err(if listening { "it does not listen" } else { "it listens" }.to_owned());
+    }
+    if sockopt::socket_reuseaddr(socket).map_err(io("SO_REUSEADDR"))?
+        || sockopt::socket_reuseport(socket).map_err(io("SO_REUSEPORT"))?
+    {
+        return Err("it may be bound twice (SO_REUSEADDR or SO_REUSEPORT)".to_owned());
+    }
+    let found = understudy_control::sys::netns_cookie(socket).map_err(|e| format!("SO_NETNS_COOKIE: {e}"))?;
+    if found != cookie {
+        return Err("it is of another network namespace".to_owned());
+    }
+    let name = getsockname(socket).map_err(io("address"))?;
+    let address = SocketAddr::try_from(name).map_err(io("address"))?;
+    if address.ip() != loopback || address.port() == 0 {
+        return Err(format!("it is bound to {address}, not to {loopback} and a port"));
+    }
+    Ok(address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, UdpSocket};
+
+    use understudy_control::NetnsId;
+
+    use super::*;
+
+    fn good() -> (Attach, Vec<OwnedFd>) {
+        let tcp = |address: &str| -> OwnedFd {
+            // The standard library sets SO_REUSEADDR on listeners; the hook's never have it.
+            let listener = TcpListener::bind(address).unwrap();
+            sockopt::set_socket_reuseaddr(&listener, false).unwrap();
+            listener.into()
+        };
+        let udp = |address: &str| -> OwnedFd { UdpSocket::bind(address).unwrap().into() };
+        let descriptors = vec![
+            tcp("127.0.0.1:0"),
+            udp("127.0.0.1:0"),
+            tcp("127.0.0.1:0"),
+            tcp("[::1]:0"),
+            udp("[::1]:0"),
+            tcp("[::1]:0"),
+        ];
+        let cookie = understudy_control::sys::netns_cookie(&descriptors[0]).unwrap();
+        let netns = NetnsId { device: 4, inode: 1, cookie };
+        let attach = Attach { id: "a".repeat(64).parse().unwrap(), netns, sockets: SocketRole::ALL.to_vec() };
+        (attach, descriptors)
+    }
+
+    #[test]
+    fn the_six_sockets_pass() {
+        let (attach, descriptors) = good();
+        let sockets = verify(&attach, descriptors, 0).unwrap();
+        assert_eq!((sockets.tcp.len(), sockets.dns_udp.len(), sockets.dns_tcp.len()), (2, 2, 2));
+    }
+
+    #[test]
+    fn the_sidecars_own_namespace_is_refused() {
+        let (attach, descriptors) = good();
+        let own = attach.netns.cookie;
+        assert_eq!(verify(&attach, descriptors, own).unwrap_err(), DescriptorError::OwnNetns);
+    }
+
+    #[test]
+    fn another_number_or_order_of_roles_is_refused() {
+        let (mut attach, mut descriptors) = good();
+        descriptors.pop();
+        assert!(matches!(verify(&attach, descriptors, 0), Err(DescriptorError::Count { found: 5, .. })));
+        attach.sockets.swap(0, 1);
+        assert_eq!(verify(&attach, good().1, 0).unwrap_err(), DescriptorError::Roles);
+    }
+
+    #[test]
+    fn a_descriptor_of_another_kind_is_named() {
+        let wrong = |index: usize, bad: OwnedFd, needle: &str| {
+            let (attach, mut descriptors) = good();
+            descriptors[index] = bad;
+            let error = verify(&attach, descriptors, 0).unwrap_err().to_string();
+            assert!(error.contains(needle) && error.contains(&format!("descriptor {index}")), "{error}");
+        };
+        wrong(0, std::fs::File::open("/dev/null").unwrap().into(), "not a socket");
+        wrong(0, UdpSocket::bind("127.0.0.1:0").unwrap().into(), "type");
+        wrong(0, TcpListener::bind("[::1]:0").unwrap().into(), "family");
+        wrong(0, TcpListener::bind("127.0.0.1:0").unwrap().into(), "SO_REUSEADDR");
+        wrong(1, UdpSocket::bind("0.0.0.0:0").unwrap().into(), "0.0.0.0");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connected = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        wrong(2, connected.into(), "does not listen");
+        let unbound = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+        wrong(1, unbound, "bound to");
+    }
+
+    #[test]
+    fn sockets_of_another_namespace_than_told_are_refused() {
+        let (mut attach, descriptors) = good();
+        attach.netns.cookie ^= 1;
+        assert!(
+            verify(&attach, descriptors, 0).unwrap_err().to_string().contains("another network namespace")
+        );
+    }
+}

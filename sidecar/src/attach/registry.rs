@@ -1,0 +1,270 @@
+//! Every container the sidecar knows, from `Prepare` to `Detach`. What a container may do is decided elsewhere
+//! (`decide_terms`), and serving its sockets is done elsewhere (`start`).
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use understudy_control::{
+    Attach, ContainerId, ContainerStatus, Prepare, Prepared, Reattach, Refusal, Status,
+};
+
+use crate::attach::descriptors::{Sockets, verify};
+use crate::attach::revocations::Revocations;
+use crate::container::Container;
+use crate::credentials::terms::Terms;
+use crate::dns::{SyntheticNames, SyntheticRange};
+
+/// A `Prepare` that is not followed by an `Attach` within this time is forgotten: the start failed in between.
+const PREPARED_FOR: Duration = Duration::from_secs(60);
+
+/// Containers at once; a hook beyond that is refused with a reason.
+const MAX_CONTAINERS: usize = 4096;
+
+/// What the registry is built on.
+pub struct RegistryParts {
+    /// What a container is given, or why not.
+    pub decide_terms: Box<dyn Fn(&Prepare) -> Result<Terms, Refusal> + Send + Sync>,
+    /// Serves a container's sockets from now on.
+    pub start: Box<dyn Fn(Arc<Container>, Sockets) -> std::io::Result<()> + Send + Sync>,
+    pub revocations: Revocations,
+    /// PEM of the authority's certificate.
+    pub authority: String,
+    pub range: SyntheticRange,
+    /// `SO_NETNS_COOKIE` of the sidecar's own network namespace.
+    pub own_cookie: u64,
+    /// Problems of the configuration, for `status`.
+    pub problems: Vec<String>,
+}
+
+pub struct Registry {
+    parts: RegistryParts,
+    started: Instant,
+    known: Mutex<HashMap<ContainerId, Known>>,
+}
+
+enum Known {
+    Prepared { name: Option<String>, terms: Box<Terms>, since: Instant },
+    Attached(Arc<Container>),
+}
+
+impl Registry {
+    pub fn new(parts: RegistryParts) -> Self {
+        Self { parts, started: Instant::now(), known: Mutex::default() }
+    }
+
+    pub fn prepare(&self, prepare: Prepare) -> Result<Prepared, Refusal> {
+        let terms = self.terms(&prepare)?;
+        let prepared = Prepared {
+            env: terms.env.clone(),
+            placement: terms.placement.clone(),
+            authority: self.parts.authority.clone(),
+            nameserver: self.parts.range.nameserver().into(),
+            notes: terms.notes.clone(),
+        };
+        let entry = Known::Prepared { name: prepare.name, terms: Box::new(terms), since: Instant::now() };
+        let mut known = self.known();
+        if known.len() >= MAX_CONTAINERS && !known.contains_key(&prepare.id) {
+            return Err(Refusal::new(
+                format!("the sidecar holds {MAX_CONTAINERS} containers already"),
+                "stop some, or run a second installation",
+            ));
+        }
+        if let Some(Known::Attached(old)) = known.insert(prepare.id, entry) {
+            old.revoke();
+        }
+        Ok(prepared)
+    }
+
+    pub fn attach(&self, attach: &Attach, descriptors: Vec<OwnedFd>) -> Result<(), Refusal> {
+        let sockets = self.sockets(attach, descriptors)?;
+        let mut known = self.known();
+        match known.remove(&attach.id) {
+            Some(Known::Prepared { name, terms, since }) if since.elapsed() < PREPARED_FOR => {
+                let container = self.run(attach.id.clone(), name, *terms, sockets)?;
+                known.insert(attach.id.clone(), Known::Attached(container));
+                Ok(())
+            }
+            Some(attached @ Known::Attached(_)) => {
+                known.insert(attach.id.clone(), attached);
+                Err(Refusal::new("this container is attached already", "stop it, then start it again"))
+            }
+            _ => Err(Refusal::new(
+                "this container was not prepared, or too long ago",
+                "start it again; if that fails, run: understudy-hook doctor",
+            )),
+        }
+    }
+
+    /// For a container that runs already. Replaces the sockets of one that is attached.
+    pub fn reattach(
+        &self,
+        Reattach { prepare, attach }: Reattach,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), Refusal> {
+        if prepare.id != attach.id {
+            return Err(Refusal::new("two different containers in one request", "update understudy-hook"));
+        }
+        let sockets = self.sockets(&attach, descriptors)?;
+        let terms = self.terms(&prepare)?;
+        let mut known = self.known();
+        if let Some(Known::Attached(old)) = known.remove(&prepare.id) {
+            old.revoke();
+        }
+        let container = self.run(prepare.id.clone(), prepare.name, terms, sockets)?;
+        known.insert(prepare.id, Known::Attached(container));
+        Ok(())
+    }
+
+    pub fn detach(&self, id: &ContainerId) {
+        if let Some(Known::Attached(container)) = self.known().remove(id) {
+            container.revoke();
+        }
+    }
+
+    /// Ends one container's connections and grants, also for its later starts.
+    pub fn revoke(&self, wanted: &str) -> Result<(), Refusal> {
+        let known = self.known();
+        let mut matching = known.iter().filter(|(id, entry)| {
+            entry.name() == Some(wanted) || (!wanted.is_empty() && id.as_str().starts_with(wanted))
+        });
+        let listing = "list the containers with: understudy status";
+        let (id, entry) = match (matching.next(), matching.next()) {
+            (Some(one), None) => one,
+            (None, _) => return Err(Refusal::new(format!("no container {wanted:?} is known"), listing)),
+            (Some(_), Some(_)) => {
+                return Err(Refusal::new(format!("{wanted:?} stands for more than one container"), listing));
+            }
+        };
+        if let Known::Attached(container) = entry {
+            container.revoke();
+        }
+        self.parts.revocations.add(id).map_err(|error| {
+            Refusal::new(
+                format!("the connections were ended, but the revocation could not be recorded: {error}"),
+                "make the state volume writable, then revoke again; a restarted container would get its grants back",
+            )
+        })
+    }
+
+    pub fn status(&self) -> Status {
+        let mut containers: Vec<ContainerStatus> =
+            self.known().iter().map(|(id, entry)| self.container_status(id, entry)).collect();
+        containers.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime: self.started.elapsed().as_secs(),
+            containers,
+            problems: self.parts.problems.clone(),
+        }
+    }
+
+    /// Forgets what was prepared and never attached.
+    pub fn expire(&self) {
+        self.known().retain(|_, entry| match entry {
+            Known::Prepared { since, .. } => since.elapsed() < PREPARED_FOR,
+            Known::Attached(_) => true,
+        });
+    }
+
+    /// Ends every container's connections: the sidecar stops.
+    pub fn close(&self) {
+        for (_, entry) in self.known().drain() {
+            if let Known::Attached(container) = entry {
+                container.revoke();
+            }
+        }
+    }
+
+    /// Connections that are open now, of all containers.
+    pub fn open_connections(&self) -> u64 {
+        let known = self.known();
+        known
+            .values()
+            .map(|entry| entry.container().map_or(0, |c| c.counters.open_connections.load(Relaxed)))
+            .sum()
+    }
+
+    fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {
+        if self.parts.revocations.contains(&prepare.id) {
+            return Err(Refusal::new(
+                "this container was revoked by the operator",
+                "remove it and create a new one",
+            ));
+        }
+        (self.parts.decide_terms)(prepare)
+    }
+
+    fn sockets(&self, attach: &Attach, descriptors: Vec<OwnedFd>) -> Result<Sockets, Refusal> {
+        verify(attach, descriptors, self.parts.own_cookie).map_err(|error| {
+            Refusal::new(error.to_string(), "use the understudy-hook of this sidecar's version")
+        })
+    }
+
+    fn run(
+        &self,
+        id: ContainerId,
+        name: Option<String>,
+        terms: Terms,
+        sockets: Sockets,
+    ) -> Result<Arc<Container>, Refusal> {
+        let names = SyntheticNames::new(self.parts.range);
+        let container =
+            Arc::new(Container::new(id, name, terms.harness, terms.policy, terms.grants, names, terms.notes));
+        (self.parts.start)(Arc::clone(&container), sockets).map_err(|error| {
+            container.revoke();
+            Refusal::new(format!("the sidecar cannot serve the sockets: {error}"), "see the sidecar's log")
+        })?;
+        Ok(container)
+    }
+
+    fn container_status(&self, id: &ContainerId, entry: &Known) -> ContainerStatus {
+        let (harness, policy, secrets, notes) = match entry {
+            Known::Prepared { terms, .. } => (&terms.harness, &terms.policy, &terms.grants, &terms.notes),
+            Known::Attached(c) => (&c.harness, &c.policy, &c.grants, &c.notes),
+        };
+        let count = |counter: fn(&crate::container::Counters) -> &std::sync::atomic::AtomicU64| {
+            entry.container().map_or(0, |c| counter(&c.counters).load(Relaxed))
+        };
+        let state = match entry {
+            _ if self.parts.revocations.contains(id) => "revoked",
+            Known::Prepared { .. } => "prepared",
+            Known::Attached(_) => "attached",
+        };
+        ContainerStatus {
+            id: id.clone(),
+            name: entry.name().map(str::to_owned),
+            harness: harness.clone(),
+            policy: policy.label().to_owned(),
+            state: state.to_owned(),
+            secrets: secrets.names(),
+            open_connections: count(|c| &c.open_connections),
+            allowed: count(|c| &c.allowed),
+            denied: count(|c| &c.denied),
+            terminated: count(|c| &c.terminated),
+            notes: notes.clone(),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<ContainerId, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::Prepared { name, .. } => name.as_deref(),
+            Self::Attached(container) => container.name.as_deref(),
+        }
+    }
+
+    fn container(&self) -> Option<&Arc<Container>> {
+        match self {
+            Self::Prepared { .. } => None,
+            Self::Attached(container) => Some(container),
+        }
+    }
+}

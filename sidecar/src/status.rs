@@ -1,0 +1,84 @@
+//! `understudy status` as a person reads it.
+
+use std::fmt::Write as _;
+
+use understudy_control::Status;
+
+const HEAD: [&str; 9] =
+    ["CONTAINER", "ID", "STATE", "HARNESS", "POLICY", "SECRETS", "OPEN", "ALLOWED", "DENIED"];
+
+/// Columns as wide as their widest cell, then notes and problems, one line each.
+pub fn table(status: &Status) -> String {
+    let mut rows: Vec<[String; 9]> = vec![HEAD.map(str::to_owned)];
+    for container in &status.containers {
+        rows.push([
+            container.name.clone().unwrap_or_else(|| "-".to_owned()),
+            container.id.short().to_owned(),
+            container.state.clone(),
+            container.harness.clone(),
+            container.policy.clone(),
+            if container.secrets.is_empty() { "-".to_owned() } else { container.secrets.join(",") },
+            container.open_connections.to_string(),
+            container.allowed.to_string(),
+            container.denied.to_string(),
+        ]);
+    }
+    let widths: Vec<usize> = (0..HEAD.len())
+        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut text = format!("understudy {}, up {} s\n", status.version, status.uptime);
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    for container in &status.containers {
+        let name = container.name.as_deref().unwrap_or(container.id.short());
+        for note in &container.notes {
+            let _ = writeln!(text, "note: {name}: {note}");
+        }
+    }
+    for problem in &status.problems {
+        let _ = writeln!(text, "problem: {problem}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use understudy_control::ContainerStatus;
+
+    use super::*;
+
+    #[test]
+    fn a_container_is_a_line_and_a_problem_is_another() {
+        let container = ContainerStatus {
+            id: "ab".repeat(32).parse().unwrap(),
+            name: Some("agent".to_owned()),
+            harness: "claude-code".to_owned(),
+            policy: "harness-only".to_owned(),
+            state: "attached".to_owned(),
+            secrets: vec!["anthropic".to_owned()],
+            open_connections: 2,
+            allowed: 30,
+            denied: 4,
+            terminated: 0,
+            notes: vec!["SSL_CERT_FILE was set".to_owned()],
+        };
+        let status = Status {
+            version: "1".to_owned(),
+            uptime: 5,
+            containers: vec![container],
+            problems: vec!["web.toml:3: unknown key".to_owned()],
+        };
+        let text = table(&status);
+        assert_eq!(
+            text.lines().nth(2).unwrap(),
+            "agent      abababababab  attached  claude-code  harness-only  anthropic  2     30       4"
+        );
+        assert!(text.contains("note: agent: SSL_CERT_FILE was set\nproblem: web.toml:3: unknown key\n"));
+    }
+}
