@@ -2,14 +2,18 @@
 
 pub mod attach;
 pub mod audit;
+pub mod check;
 pub mod config;
+pub mod configuration;
 pub mod connection;
 pub mod container;
 pub mod credentials;
 pub mod decide;
 pub mod dns;
 pub mod harden;
+pub mod installation_key;
 pub mod proxy;
 pub mod reason;
 pub mod serve;
+pub mod status;
 pub mod tls;

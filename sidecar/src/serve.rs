@@ -1,1 +1,155 @@
-//! Stub.
+//! `understudy serve`: puts the parts together, runs them, and takes them apart again on SIGTERM.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use sd_notify::NotifyState;
+use tokio::runtime::{Builder, Handle};
+use tokio::signal::unix::{SignalKind, signal};
+use understudy_control::{ControlDirectory, HelloSecret, Listener};
+
+use crate::attach::descriptors::Sockets;
+use crate::attach::registry::{Registry, RegistryParts};
+use crate::attach::revocations::Revocations;
+use crate::audit::Audit;
+use crate::config::Directories;
+use crate::configuration::Configuration;
+use crate::connection;
+use crate::container::Container;
+use crate::dns::Resolver;
+use crate::dns::serve::DnsService;
+use crate::proxy::{Gateway, GatewayParts};
+use crate::tls::{Authority, roots};
+use crate::{harden, installation_key};
+
+/// Runs until SIGTERM or SIGINT; then open connections get `drain` to end.
+pub fn run(directories: &Directories, drain: Duration) -> Result<()> {
+    harden::harden().context("dropping privileges")?;
+    init_tracing();
+    let configuration = Configuration::load(directories)?;
+    for problem in configuration.problems() {
+        tracing::warn!("{problem}");
+    }
+    let runtime = Builder::new_multi_thread().worker_threads(workers()).enable_all().build()?;
+    runtime.block_on(serve(directories, configuration, drain))
+}
+
+async fn serve(directories: &Directories, configuration: Configuration, drain: Duration) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+
+    let audit = Audit::stdout();
+    let (registry, listener) = build(directories, configuration, &audit)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let control = {
+        let (registry, stop) = (Arc::clone(&registry), Arc::clone(&stop));
+        thread::Builder::new()
+            .name("control-accept".to_owned())
+            .spawn(move || crate::attach::server::serve(listener, registry, stop))?
+    };
+    notify(&[NotifyState::Ready]);
+    tracing::info!("listening in {}", directories.control.display());
+
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    notify(&[NotifyState::Stopping]);
+    stop.store(true, Ordering::Relaxed);
+    let deadline = Instant::now() + drain;
+    while registry.open_connections() > 0 && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    registry.close();
+    if control.join().is_err() {
+        tracing::error!("the control thread panicked");
+    }
+    Ok(())
+}
+
+fn build(
+    directories: &Directories,
+    configuration: Configuration,
+    audit: &Audit,
+) -> Result<(Arc<Registry>, Listener)> {
+    let authority = Authority::load_or_create(&directories.state)?;
+    let certificate = authority.certificate_pem().to_owned();
+    let roots_file = directories.state.join("upstream-roots.pem");
+    roots::write(&roots_file, &configuration.settings.extra_ca)?;
+    let settings = &configuration.settings;
+    let range = settings.synthetic_range;
+    let resolver = Resolver::new(settings.names.clone(), &settings.resolvers, range)?;
+    let gateway = Gateway::new(GatewayParts {
+        authority,
+        roots_file,
+        vault: Arc::clone(&configuration.vault),
+        resolver: Arc::new(resolver),
+        audit: audit.clone(),
+    })?;
+
+    let probe = std::net::UdpSocket::bind("127.0.0.1:0").context("loopback in the sidecar's own network")?;
+    let own_cookie = understudy_control::sys::netns_cookie(&probe)
+        .context("SO_NETNS_COOKIE (Linux 5.14 or later is needed)")?;
+    let problems = configuration.problems();
+    let (runtime, audit) = (Handle::current(), audit.clone());
+    let registry = Registry::new(RegistryParts {
+        decide_terms: Box::new(move |prepare| configuration.terms(prepare)),
+        start: Box::new(move |container, sockets| {
+            let _context = runtime.enter();
+            start(&container, sockets, &gateway, &audit)
+        }),
+        revocations: Revocations::new(directories.state.join("revoked")),
+        authority: certificate,
+        range,
+        own_cookie,
+        problems,
+    });
+    let hello = hello()?;
+    let listener = Listener::bind(&ControlDirectory::new(&directories.control), hello)
+        .context("the control directory (mount it: -v $XDG_RUNTIME_DIR/understudy/control:/run/understudy/control)")?;
+    Ok((Arc::new(registry), listener))
+}
+
+/// Serves a container's sockets on tasks of their own; they end when it is revoked.
+fn start(container: &Arc<Container>, sockets: Sockets, gateway: &Arc<Gateway>, audit: &Audit) -> io::Result<()> {
+    let dns = DnsService::new(Arc::clone(container), audit.clone());
+    for listener in sockets.tcp {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        tokio::spawn(connection::accept::serve(listener, Arc::clone(container), Arc::clone(gateway)));
+    }
+    for socket in sockets.dns_udp {
+        tokio::spawn(Arc::clone(&dns).serve_udp(tokio::net::UdpSocket::from_std(socket)?));
+    }
+    for listener in sockets.dns_tcp {
+        tokio::spawn(Arc::clone(&dns).serve_tcp(tokio::net::TcpListener::from_std(listener)?));
+    }
+    Ok(())
+}
+
+fn hello() -> Result<HelloSecret> {
+    let hex: String = installation_key::random()?.iter().map(|byte| format!("{byte:02x}")).collect();
+    HelloSecret::from_hex(&hex).context("hello secret")
+}
+
+/// Tells systemd, if it listens; nothing depends on it.
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(%error, "sd_notify");
+    }
+}
+
+fn workers() -> usize {
+    thread::available_parallelism().map_or(2, |n| n.get().min(8))
+}
+
+/// Diagnostics go to stderr; stdout is the audit's alone. What pingora logs of failed requests contains paths with
+/// their queries, so it is left out.
+fn init_tracing() {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::new("info,pingora_proxy=off,pingora_core=off,hickory_resolver=warn,hickory_net=warn");
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false).init();
+}

@@ -1,0 +1,48 @@
+//! Everything that the operator configured, loaded once: what containers are given is decided from it.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use understudy_control::{Prepare, Refusal};
+use understudy_harnesses::Harnesses;
+use understudy_policies::Policies;
+
+use crate::config::{Directories, Settings};
+use crate::credentials::Vault;
+use crate::credentials::terms::{self, Terms};
+use crate::installation_key;
+
+#[derive(Debug)]
+pub struct Configuration {
+    pub settings: Settings,
+    pub harnesses: Harnesses,
+    pub policies: Policies,
+    pub vault: Arc<Vault>,
+}
+
+impl Configuration {
+    /// A broken `sidecar.toml` or `secrets.toml` is an error; a broken policy, descriptor or secret is a problem that
+    /// closes what depends on it.
+    pub fn load(directories: &Directories) -> Result<Self> {
+        let settings = Settings::load(&directories.sidecar_toml())?;
+        let key = installation_key::load_or_create(&directories.state)?;
+        let vault = Vault::load(&directories.secrets_toml(), &key)?;
+        Ok(Self {
+            settings,
+            harnesses: Harnesses::load(Some(&directories.harnesses())),
+            policies: Policies::load(Some(&directories.policies())),
+            vault: Arc::new(vault),
+        })
+    }
+
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = self.harnesses.problems();
+        problems.extend(self.policies.problems());
+        problems.extend(self.vault.problems());
+        problems
+    }
+
+    pub fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {
+        terms::decide(prepare, &self.harnesses, &self.policies, &self.vault)
+    }
+}
