@@ -24,7 +24,10 @@ pub fn load_or_create(state: &Path) -> Result<InstallationKey> {
             let mut bytes = Zeroizing::new(Vec::new());
             (&mut file).take(64).read_to_end(&mut bytes).with_context(|| path.display().to_string())?;
             let Ok(key) = <[u8; 32]>::try_from(bytes.as_slice()) else {
-                bail!("{} does not hold 32 bytes; restore it from a backup, or remove it: all stand-ins change then", path.display());
+                bail!(
+                    "{} does not hold 32 bytes; restore it from a backup, or remove it: all stand-ins change then",
+                    path.display()
+                );
             };
             Ok(Zeroizing::new(key))
         }
@@ -50,7 +53,10 @@ fn create(path: &Path) -> Result<InstallationKey> {
         fs::rename(&fresh, path)
     };
     write().with_context(|| {
-        format!("{} cannot be written (mount a volume there: -v understudy-state:/var/lib/understudy)", path.display())
+        format!(
+            "{} cannot be written (mount a volume there: -v understudy-state:/var/lib/understudy)",
+            path.display()
+        )
     })?;
     Ok(key)
 }

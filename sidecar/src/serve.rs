@@ -109,13 +109,19 @@ fn build(
         problems,
     });
     let hello = hello()?;
-    let listener = Listener::bind(&ControlDirectory::new(&directories.control), hello)
-        .context("the control directory (mount it: -v $XDG_RUNTIME_DIR/understudy/control:/run/understudy/control)")?;
+    let listener = Listener::bind(&ControlDirectory::new(&directories.control), hello).context(
+        "the control directory (mount it: -v $XDG_RUNTIME_DIR/understudy/control:/run/understudy/control)",
+    )?;
     Ok((Arc::new(registry), listener))
 }
 
 /// Serves a container's sockets on tasks of their own; they end when it is revoked.
-fn start(container: &Arc<Container>, sockets: Sockets, gateway: &Arc<Gateway>, audit: &Audit) -> io::Result<()> {
+fn start(
+    container: &Arc<Container>,
+    sockets: Sockets,
+    gateway: &Arc<Gateway>,
+    audit: &Audit,
+) -> io::Result<()> {
     let dns = DnsService::new(Arc::clone(container), audit.clone());
     for listener in sockets.tcp {
         let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -150,6 +156,7 @@ fn workers() -> usize {
 /// their queries, so it is left out.
 fn init_tracing() {
     use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::new("info,pingora_proxy=off,pingora_core=off,hickory_resolver=warn,hickory_net=warn");
+    let filter =
+        EnvFilter::new("info,pingora_proxy=off,pingora_core=off,hickory_resolver=warn,hickory_net=warn");
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false).init();
 }

@@ -24,7 +24,9 @@ pub fn table(status: &Status) -> String {
         ]);
     }
     let widths: Vec<usize> = (0..HEAD.len())
-        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
+        .map(|column| {
+            rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        })
         .collect();
     let mut text = format!("understudy {}, up {} s\n", status.version, status.uptime);
     for row in &rows {

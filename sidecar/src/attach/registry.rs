@@ -268,3 +268,163 @@ impl Known {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::AtomicUsize;
+
+    use understudy_control::{NetnsId, Placement, SocketRole, User};
+    use understudy_policies::PolicySet;
+
+    use super::*;
+    use crate::credentials::Grants;
+
+    struct Stand {
+        registry: Registry,
+        started: Arc<AtomicUsize>,
+        _state: tempfile::TempDir,
+    }
+
+    fn stand() -> Stand {
+        let state = tempfile::tempdir().unwrap();
+        let started = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&started);
+        let registry = Registry::new(RegistryParts {
+            decide_terms: Box::new(|prepare| match prepare.annotations.get("understudy.harness") {
+                Some(harness) => Ok(Terms {
+                    harness: harness.clone(),
+                    policy: Arc::new(PolicySet::default()),
+                    grants: Arc::new(Grants::default()),
+                    env: Vec::new(),
+                    placement: Placement::default(),
+                    notes: Vec::new(),
+                }),
+                None => Err(Refusal::new("no harness", "name one")),
+            }),
+            start: Box::new(move |_, _| {
+                count.fetch_add(1, Relaxed);
+                Ok(())
+            }),
+            revocations: Revocations::new(state.path().join("revoked")),
+            authority: "PEM".to_owned(),
+            range: SyntheticRange::default(),
+            own_cookie: 0,
+            problems: Vec::new(),
+        });
+        Stand { registry, started, _state: state }
+    }
+
+    fn prepare(id: &str, name: &str) -> Prepare {
+        Prepare {
+            id: id.repeat(64).parse().unwrap(),
+            name: Some(name.to_owned()),
+            image: None,
+            annotations: BTreeMap::from([("understudy.harness".to_owned(), "generic".to_owned())]),
+            user: User { uid: 0, gid: 0 },
+            env: BTreeMap::new(),
+        }
+    }
+
+    fn sockets(id: &str) -> (Attach, Vec<OwnedFd>) {
+        let tcp = |address: &str| -> OwnedFd {
+            let listener = std::net::TcpListener::bind(address).unwrap();
+            rustix::net::sockopt::set_socket_reuseaddr(&listener, false).unwrap();
+            listener.into()
+        };
+        let udp = |address: &str| -> OwnedFd { std::net::UdpSocket::bind(address).unwrap().into() };
+        let (v4, v6) = ("127.0.0.1:0", "[::1]:0");
+        let descriptors = vec![tcp(v4), udp(v4), tcp(v4), tcp(v6), udp(v6), tcp(v6)];
+        let cookie = understudy_control::sys::netns_cookie(&descriptors[0]).unwrap();
+        let netns = NetnsId { device: 4, inode: 1, cookie };
+        let attach = Attach { id: id.repeat(64).parse().unwrap(), netns, sockets: SocketRole::ALL.to_vec() };
+        (attach, descriptors)
+    }
+
+    fn attach(registry: &Registry, id: &str) -> Result<(), Refusal> {
+        let (attach, descriptors) = sockets(id);
+        registry.attach(&attach, descriptors)
+    }
+
+    fn states(registry: &Registry) -> Vec<(String, String)> {
+        let status = registry.status();
+        status.containers.into_iter().map(|c| (c.name.unwrap_or_default(), c.state)).collect()
+    }
+
+    #[test]
+    fn a_container_is_prepared_attached_and_detached() {
+        let stand = stand();
+        let prepared = stand.registry.prepare(prepare("a", "agent")).unwrap();
+        assert_eq!(
+            (prepared.authority.as_str(), prepared.nameserver.to_string()),
+            ("PEM", "28.0.0.1".to_owned())
+        );
+        assert_eq!(states(&stand.registry), [("agent".to_owned(), "prepared".to_owned())]);
+        attach(&stand.registry, "a").unwrap();
+        assert_eq!(states(&stand.registry), [("agent".to_owned(), "attached".to_owned())]);
+        assert_eq!(stand.started.load(Relaxed), 1);
+        stand.registry.detach(&"a".repeat(64).parse().unwrap());
+        assert_eq!(states(&stand.registry), []);
+    }
+
+    #[test]
+    fn nothing_is_attached_that_was_not_prepared_or_twice() {
+        let stand = stand();
+        assert!(attach(&stand.registry, "a").is_err());
+        stand.registry.prepare(prepare("a", "agent")).unwrap();
+        attach(&stand.registry, "a").unwrap();
+        assert!(attach(&stand.registry, "a").unwrap_err().reason.contains("already"));
+        assert_eq!(stand.started.load(Relaxed), 1);
+        assert_eq!(states(&stand.registry), [("agent".to_owned(), "attached".to_owned())]);
+    }
+
+    #[test]
+    fn a_refused_container_is_not_kept() {
+        let stand = stand();
+        let mut bad = prepare("a", "agent");
+        bad.annotations.clear();
+        assert_eq!(stand.registry.prepare(bad).unwrap_err().reason, "no harness");
+        assert_eq!(states(&stand.registry), []);
+    }
+
+    #[test]
+    fn a_revoked_container_gets_nothing_back() {
+        let stand = stand();
+        stand.registry.prepare(prepare("a", "agent")).unwrap();
+        attach(&stand.registry, "a").unwrap();
+        stand.registry.revoke("agent").unwrap();
+        assert_eq!(states(&stand.registry), [("agent".to_owned(), "revoked".to_owned())]);
+        assert!(stand.registry.prepare(prepare("a", "agent")).unwrap_err().reason.contains("revoked"));
+        let (attach, descriptors) = sockets("a");
+        let both = Reattach { prepare: prepare("a", "agent"), attach };
+        assert!(stand.registry.reattach(both, descriptors).unwrap_err().reason.contains("revoked"));
+    }
+
+    #[test]
+    fn revoke_needs_one_container() {
+        let stand = stand();
+        stand.registry.prepare(prepare("a", "one")).unwrap();
+        stand.registry.prepare(prepare("b", "two")).unwrap();
+        for wanted in ["", "none", "c"] {
+            assert!(stand.registry.revoke(wanted).is_err(), "{wanted:?}");
+        }
+        stand.registry.revoke("aaaa").unwrap();
+        assert!(stand.registry.prepare(prepare("b", "two")).is_ok());
+    }
+
+    #[test]
+    fn a_reattach_replaces_the_sockets_and_must_be_about_one_container() {
+        let stand = stand();
+        let both = |id: &str| {
+            let (attach, descriptors) = sockets("a");
+            (Reattach { prepare: prepare(id, "agent"), attach }, descriptors)
+        };
+        let (good, descriptors) = both("a");
+        stand.registry.reattach(good, descriptors).unwrap();
+        let (again, descriptors) = both("a");
+        stand.registry.reattach(again, descriptors).unwrap();
+        assert_eq!(stand.started.load(Relaxed), 2);
+        let (mixed, descriptors) = both("b");
+        assert!(stand.registry.reattach(mixed, descriptors).is_err());
+    }
+}
