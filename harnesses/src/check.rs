@@ -9,6 +9,16 @@ pub(crate) fn descriptor(descriptor: &Descriptor) -> Result<(), String> {
         return Err("`harness-only` must not contain `telemetry`: it is never allowed by default".to_owned());
     }
     privacy(descriptor)?;
+    let known = Purpose::ALL.iter().flat_map(|purpose| descriptor.hosts.of(*purpose));
+    let known: Vec<_> = known.map(|pattern| &pattern.0).collect();
+    for login in &descriptor.logins {
+        if !known.iter().any(|pattern| pattern.matches(&login.host)) {
+            return Err(format!("login `{}`: `host` `{}` is in none of `[hosts]`", login.name, login.host));
+        }
+        if login.env.is_empty() && login.files.is_empty() {
+            return Err(format!("login `{}` has neither `env` nor a file, so it gives nothing", login.name));
+        }
+    }
     let login_files = descriptor.logins.iter().flat_map(|login| &login.files);
     for file in descriptor.files.iter().chain(login_files) {
         path(&file.path)?;

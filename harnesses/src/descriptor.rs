@@ -180,6 +180,10 @@ impl Descriptor {
     }
 }
 
+impl Purpose {
+    pub const ALL: [Purpose; 5] = [Self::Api, Self::Login, Self::Telemetry, Self::Updates, Self::Content];
+}
+
 impl Hosts {
     pub fn of(&self, purpose: Purpose) -> &[Pattern] {
         match purpose {

@@ -180,6 +180,16 @@ mod tests {
             (file("~/x", "0o600", "creat", ""), "did you mean `create`?"),
             (file("~/x", "0o600", "create", "{stand-in}"), "`[[login.file]]` only"),
             (file("~/x", "0o600", "create", "{stand-in:x}"), "unknown template"),
+            (
+                format!("{generic}\n[[login]]\nname = \"x\"\nkind = \"bearer\"\nhost = \"a.example\"\n"),
+                "in none of `[hosts]`",
+            ),
+            (
+                format!(
+                    "{generic}\n[hosts]\napi = [\"*.b.example\"]\n[[login]]\nname = \"x\"\nkind = \"bearer\"\nhost = \"a.b.example\"\n"
+                ),
+                "neither `env` nor a file",
+            ),
             (format!("{generic}\n[hosts]\napi = [\"*.com\"]\n"), "host `*.com`"),
         ] {
             let error = Descriptor::parse("x.toml", &text).unwrap_err().to_string();

@@ -46,13 +46,15 @@ pub fn position(text: &str, offset: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// The candidate that a misspelt word was probably meant to be.
+/// The candidate that a misspelt word was probably meant to be: one or two slips away, or with the same beginning.
 pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
-        .filter(|(likeness, _)| *likeness >= 0.75)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
+        .filter(|(slips, candidate)| {
+            *slips <= 1 + usize::from(word.len() > 4) || strsim::jaro_winkler(word, candidate) >= 0.8
+        })
+        .min_by_key(|(slips, _)| *slips)
         .map(|(_, candidate)| candidate)
 }
 
@@ -199,6 +201,20 @@ mod tests {
             let found = error(text);
             assert!(found.starts_with(said), "{text:?}: {found}");
             assert!(!found.contains("secret"), "{found}");
+        }
+    }
+
+    #[test]
+    fn the_closest_is_what_was_meant_or_nothing() {
+        let known = ["key", "key2", "claude-code", "generic"];
+        for (word, meant) in [
+            ("kye", Some("key")),
+            ("claude", Some("claude-code")),
+            ("genreic", Some("generic")),
+            ("zzzz", None),
+            ("", None),
+        ] {
+            assert_eq!(closest(word, known), meant, "{word}");
         }
     }
 
