@@ -1,24 +1,23 @@
 //! Understudy's policies: which host and port a container may reach.
 //!
-//! `name` holds the one canonical form of a host name, `model` what a policy is, `parse` how it is read from
-//! TOML, `decide` the pure decision, `builtin` the policies that are compiled in.
+//! `name` holds the one canonical form of a host name, `pattern` what a rule says about hosts, `model` what a
+//! policy is, `parse` and `annotation` how it is read, `decide` the pure decision, `builtin` the policies that are
+//! compiled in, `library` the ones of a directory. `document` turns TOML into values or into an error with a place.
 
+pub mod annotation;
+pub mod builtin;
+pub mod decide;
+pub mod document;
+pub mod library;
+pub mod model;
 pub mod name;
+mod parse;
+pub mod pattern;
 
+pub use annotation::AnnotationError;
+pub use decide::{PolicySet, Verdict};
+pub use document::DocumentError;
+pub use library::Policies;
+pub use model::{Effect, Policy, Ports, Rule};
 pub use name::{HostName, NameError};
-
-/// Stub, to be replaced.
-#[derive(Debug, Default)]
-pub struct PolicySet {}
-
-impl PolicySet {
-    /// The names of the policies in it, joined by `+`.
-    pub fn label(&self) -> &str {
-        "stub"
-    }
-
-    /// Whether any rule could allow this host on some port: such names get a synthetic address of their own.
-    pub fn may_permit(&self, _host: &HostName) -> bool {
-        false
-    }
-}
+pub use pattern::{HostPattern, PatternError};

@@ -1,6 +1,6 @@
 //! From a policy and a target to a permit, or to the reason why not. Pure.
 
-use understudy_policies::{HostName, PolicySet};
+use understudy_policies::{HostName, PolicySet, Verdict};
 
 use crate::reason::Reason;
 
@@ -45,11 +45,87 @@ impl Permit {
 }
 
 pub fn decide(policy: &PolicySet, host: &HostName, port: u16) -> Result<Permit, Denial> {
-    let _ = (host, port);
-    Err(Denial {
-        reason: Reason::HostNotAllowed,
-        policy: policy.label().to_owned(),
-        rule: None,
-        remedy: String::new(),
-    })
+    let (reason, rule, remedy) = match policy.decide(host, port) {
+        Verdict::Allowed { rule } => {
+            return Ok(Permit { host: host.clone(), port, policy: policy.label().to_owned(), rule });
+        }
+        Verdict::Denied { rule, note } => {
+            let why = note.map(|note| format!(" ({note})")).unwrap_or_default();
+            let remedy =
+                format!("change or remove the [[deny]] rule at {rule}{why}; no other rule can override it");
+            (Reason::DeniedByRule, Some(rule), remedy)
+        }
+        Verdict::NoHost => (Reason::HostNotAllowed, None, allow(host, port)),
+        Verdict::NoPort { ports } => {
+            let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+            let remedy = format!("use port {}, or {}", ports.join(" or "), allow(host, port));
+            (Reason::PortNotAllowed, None, remedy)
+        }
+        Verdict::Failed { policy, error } => (
+            Reason::PolicyFailed,
+            None,
+            format!("repair policy `{policy}` ({error}), then start the container again"),
+        ),
+    };
+    Err(Denial { reason, policy: policy.label().to_owned(), rule, remedy })
+}
+
+/// Both ways to allow it: for one container, and for good.
+fn allow(host: &HostName, port: u16) -> String {
+    let (suffix, key) = match port {
+        443 => (String::new(), String::new()),
+        _ => (format!(":{port}"), format!(", port = {port}")),
+    };
+    format!(
+        "start the container with --annotation understudy.allow={host}{suffix}, or add to a policy: [[allow]] host = \"{host}\"{key}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use understudy_policies::Policy;
+
+    use super::*;
+
+    const WEB: &str = "[[allow]]\nhost = [\"a.example\", \"no.example\"]\nport = [443, 8443]\n\
+                       [[deny]]\nhost = \"no.example\"\nnote = \"uploads\"\n";
+
+    fn web() -> Arc<Policy> {
+        Arc::new(Policy::parse("web", "web.toml", WEB).unwrap())
+    }
+
+    #[test]
+    fn a_permit_says_what_was_permitted_and_by_what() {
+        let host = "A.example.".parse().unwrap();
+        let permit = decide(&PolicySet::combine(vec![web()]), &host, 8443).unwrap();
+        assert_eq!((permit.host().as_str(), permit.port()), ("a.example", 8443));
+        assert_eq!((permit.policy(), permit.rule()), ("web", "web.toml:2"));
+    }
+
+    #[test]
+    fn a_denial_says_why_and_what_to_do() {
+        let broken = Arc::new(Policy::failed("broken", "broken.toml:1:1: no"));
+        for (policies, host, port, reason, said) in [
+            (vec![web()], "b.example", 443, Reason::HostNotAllowed, "understudy.allow=b.example, or add"),
+            (
+                vec![web()],
+                "b.example",
+                80,
+                Reason::HostNotAllowed,
+                "[[allow]] host = \"b.example\", port = 80",
+            ),
+            (vec![web()], "a.example", 22, Reason::PortNotAllowed, "use port 443 or 8443, or start"),
+            (vec![web()], "no.example", 443, Reason::DeniedByRule, "web.toml:5 (uploads)"),
+            (vec![web(), broken], "a.example", 443, Reason::PolicyFailed, "broken.toml:1:1: no"),
+            (vec![], "a.example", 443, Reason::HostNotAllowed, "understudy.allow=a.example"),
+        ] {
+            let set = PolicySet::combine(policies);
+            let denial = decide(&set, &host.parse().unwrap(), port).unwrap_err();
+            assert_eq!((denial.reason, denial.policy.as_str()), (reason, set.label()), "{host}:{port}");
+            assert!(denial.remedy.contains(said), "{}", denial.remedy);
+            assert_eq!(denial.rule.is_some(), reason == Reason::DeniedByRule);
+        }
+    }
 }

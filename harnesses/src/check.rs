@@ -1,0 +1,96 @@
+//! What the schema alone cannot say about a descriptor.
+
+use crate::{Descriptor, Purpose, Write};
+
+/// The first thing that is wrong.
+pub(crate) fn descriptor(descriptor: &Descriptor) -> Result<(), String> {
+    name(&descriptor.name)?;
+    if descriptor.harness_only.contains(&Purpose::Telemetry) {
+        return Err("`harness-only` must not contain `telemetry`: it is never allowed by default".to_owned());
+    }
+    privacy(descriptor)?;
+    let known = Purpose::ALL.iter().flat_map(|purpose| descriptor.hosts.of(*purpose));
+    let known: Vec<_> = known.map(|pattern| &pattern.0).collect();
+    for login in &descriptor.logins {
+        if !known.iter().any(|pattern| pattern.matches(&login.host)) {
+            return Err(format!("login `{}`: `host` `{}` is in none of `[hosts]`", login.name, login.host));
+        }
+        if login.env.is_empty() && login.files.is_empty() {
+            return Err(format!("login `{}` has neither `env` nor a file, so it gives nothing", login.name));
+        }
+    }
+    let login_files = descriptor.logins.iter().flat_map(|login| &login.files);
+    for file in descriptor.files.iter().chain(login_files) {
+        path(&file.path)?;
+        if file.mode & !0o777 != 0 {
+            return Err(format!(
+                "file `{}`: `mode` has more than permission bits; write it as 0o600",
+                file.path
+            ));
+        }
+        if matches!(file.write, Write::MergeJson) {
+            file.content
+                .json_object()
+                .map_err(|error| format!("file `{}`: `content`: {error}", file.path))?;
+        }
+    }
+    if let Some(file) = descriptor.files.iter().find(|file| file.content.needs_stand_in()) {
+        return Err(format!("file `{}`: a stand-in can be placed by a `[[login.file]]` only", file.path));
+    }
+    for file in &descriptor.login_files {
+        path(&file.path)?;
+        if let Some(pointer) = file.pointers.iter().find(|pointer| !pointer.starts_with('/')) {
+            return Err(format!("login file `{}`: JSON pointer `{pointer}` must start with `/`", file.path));
+        }
+    }
+    let traps = descriptor.traps.iter().chain(descriptor.logins.iter().flat_map(|login| &login.traps));
+    let levels = descriptor.privacy.levels.values().flat_map(|level| level.env.keys());
+    let logins = descriptor.logins.iter().flat_map(|login| login.env.keys());
+    levels.chain(logins).chain(traps.map(|trap| &trap.env)).try_for_each(|name| variable(name))
+}
+
+fn privacy(descriptor: &Descriptor) -> Result<(), String> {
+    let levels = &descriptor.privacy.levels;
+    if !levels.contains_key(&descriptor.privacy.default) {
+        return Err(format!("privacy: there is no level `{}`, the default", descriptor.privacy.default));
+    }
+    for (name, level) in levels {
+        let Some(base) = &level.extends else { continue };
+        match levels.get(base) {
+            None => return Err(format!("privacy level `{name}` extends `{base}`, which does not exist")),
+            Some(base) if base.extends.is_some() => {
+                return Err(format!(
+                    "privacy level `{name}` extends a level that extends another; one step only"
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn name(name: &str) -> Result<(), String> {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    if name.is_empty() || !name.bytes().all(plain) {
+        return Err("`name` must be lower-case letters, digits and `-`".to_owned());
+    }
+    Ok(())
+}
+
+fn path(path: &str) -> Result<(), String> {
+    let from_home = path.strip_prefix("~/");
+    let below = from_home.or_else(|| path.strip_prefix('/'));
+    let clean = below.is_some_and(|below| below.split('/').all(|part| !matches!(part, "" | "." | "..")));
+    if clean {
+        Ok(())
+    } else {
+        Err(format!("path `{path}` must be absolute or `~/…`, without `.` and `..`"))
+    }
+}
+
+fn variable(name: &str) -> Result<(), String> {
+    let valid = !name.is_empty()
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && !name.starts_with(|c: char| c.is_ascii_digit());
+    if valid { Ok(()) } else { Err(format!("`{name}` is not the name of an environment variable")) }
+}

@@ -1,0 +1,199 @@
+//! The descriptors that a container can name: those that are compiled in, and those of a directory, which win.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use understudy_policies::document::closest;
+
+use crate::Descriptor;
+
+const BUILT_IN: [(&str, &str, &str); 2] = [
+    ("claude-code", "claude-code.toml (built in)", include_str!("../data/claude-code.toml")),
+    ("generic", "generic.toml (built in)", include_str!("../data/generic.toml")),
+];
+
+/// By name. A descriptor that cannot be used keeps its name, so that naming it is refused with the reason, and the
+/// built-in one of the same name does not quietly take its place.
+#[derive(Debug, Clone)]
+pub struct Harnesses {
+    by_name: BTreeMap<String, Result<Descriptor, String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HarnessError {
+    #[error("there is no harness `{name}`")]
+    Unknown { name: String, suggestion: Option<String>, known: Vec<String> },
+    #[error("the descriptor of harness `{name}` cannot be used: {error}")]
+    Broken { name: String, error: String },
+}
+
+impl Harnesses {
+    /// Reads every `NAME.toml` in `directory`; one that does not exist has none.
+    pub fn load(directory: Option<&Path>) -> Self {
+        let mut harnesses = Self::default();
+        let Some(entries) = directory.and_then(|directory| std::fs::read_dir(directory).ok()) else {
+            return harnesses;
+        };
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            if path.extension().is_some_and(|extension| extension == "toml") {
+                let (name, descriptor) = read(&path);
+                harnesses.by_name.insert(name, descriptor);
+            }
+        }
+        harnesses
+    }
+
+    pub fn harness(&self, name: &str) -> Result<&Descriptor, HarnessError> {
+        match self.by_name.get(name) {
+            Some(Ok(descriptor)) => Ok(descriptor),
+            Some(Err(error)) => Err(HarnessError::Broken { name: name.to_owned(), error: error.clone() }),
+            None => Err(HarnessError::Unknown {
+                name: name.chars().take(80).collect(),
+                suggestion: closest(name, self.names()).map(str::to_owned),
+                known: self.names().map(str::to_owned).collect(),
+            }),
+        }
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+
+    /// One line for each descriptor that cannot be used.
+    pub fn problems(&self) -> Vec<String> {
+        let broken = self.by_name.iter().filter_map(|(name, harness)| Some((name, harness.as_ref().err()?)));
+        broken.map(|(name, error)| format!("harness `{name}`: {error}")).collect()
+    }
+}
+
+/// The built-in ones alone.
+impl Default for Harnesses {
+    fn default() -> Self {
+        let parse = |(name, file, text): (&str, &str, &str)| (name.to_owned(), parse(name, file, text));
+        Self { by_name: BTreeMap::from(BUILT_IN.map(parse)) }
+    }
+}
+
+fn read(path: &Path) -> (String, Result<Descriptor, String>) {
+    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let file = path.file_name().map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
+    let descriptor = match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => Err(format!("{file}: not a file")),
+        _ => std::fs::read_to_string(path)
+            .map_err(|error| format!("{file}: {error}"))
+            .and_then(|text| parse(&name, &file, &text)),
+    };
+    (name, descriptor)
+}
+
+fn parse(name: &str, file: &str, text: &str) -> Result<Descriptor, String> {
+    let descriptor = Descriptor::parse(file, text).map_err(|error| error.to_string())?;
+    if descriptor.name != name {
+        return Err(format!(
+            "{file}: `name` is `{}`; it must be `{name}`, as the file is called",
+            descriptor.name
+        ));
+    }
+    Ok(descriptor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Purpose, SecretKind};
+
+    #[test]
+    fn built_in_descriptors_are_well_formed() {
+        let harnesses = Harnesses::default();
+        assert_eq!(harnesses.problems(), Vec::<String>::new());
+        assert_eq!(harnesses.names().collect::<Vec<_>>(), ["claude-code", "generic"]);
+    }
+
+    #[test]
+    fn claude_code_has_what_its_users_need() {
+        let harnesses = Harnesses::default();
+        let claude = harnesses.harness("claude-code").unwrap();
+        let allowed: Vec<String> = claude.allowed_hosts().map(|host| host.to_string()).collect();
+        assert_eq!(allowed, ["api.anthropic.com"]);
+        assert!(!claude.hosts.of(Purpose::Telemetry).is_empty());
+        let logins: Vec<_> = claude.logins.iter().map(|login| (login.name.as_str(), login.kind)).collect();
+        assert_eq!(logins, [("api-key", SecretKind::ApiKey), ("account-token", SecretKind::Bearer)]);
+        let quiet = claude.privacy_env(&claude.privacy.default).unwrap();
+        assert!(quiet.contains_key("DISABLE_TELEMETRY") && quiet.contains_key("DISABLE_AUTOUPDATER"));
+        assert!(!quiet.contains_key("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"));
+        let strict = claude.privacy_env("strict").unwrap();
+        assert_eq!(strict.len(), quiet.len() + 1);
+        assert_eq!(claude.privacy_env("none"), None);
+        let stand_in = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz";
+        let file = claude.logins[0].files[0].content.render_json(stand_in).unwrap();
+        assert!(file.contains("\"ghijklmnopqrstuvwxyz\"") && !file.contains("sk-ant"), "{file}");
+    }
+
+    #[test]
+    fn a_directory_overrides_and_a_broken_file_is_not_replaced_by_the_built_in_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| std::fs::write(directory.path().join(file), text).unwrap();
+        write("claude-code.toml", "nam = \"claude-code\"");
+        let generic = include_str!("../data/generic.toml");
+        write("mine.toml", &generic.replace("\"generic\"", "\"mine\""));
+        write("other.toml", generic);
+        let harnesses = Harnesses::load(Some(directory.path()));
+        assert!(harnesses.harness("mine").is_ok() && harnesses.harness("generic").is_ok());
+        let error = harnesses.harness("claude-code").unwrap_err().to_string();
+        assert!(error.contains("claude-code.toml:1:1: unknown key `nam`; did you mean `name`?"), "{error}");
+        let error = harnesses.harness("other").unwrap_err().to_string();
+        assert!(error.contains("it must be `other`"), "{error}");
+        assert_eq!(harnesses.problems().len(), 2);
+    }
+
+    #[test]
+    fn an_unknown_name_comes_with_the_likely_one() {
+        let error = Harnesses::default().harness("claude").unwrap_err();
+        let HarnessError::Unknown { suggestion, .. } = &error else { panic!("{error}") };
+        assert_eq!(suggestion.as_deref(), Some("claude-code"));
+    }
+
+    #[test]
+    fn mistakes_that_the_schema_allows_are_found() {
+        let generic = include_str!("../data/generic.toml");
+        let file = |path: &str, mode: &str, write: &str, content: &str| {
+            format!(
+                "{generic}\n[[file]]\npath = {path:?}\nmode = {mode}\nwrite = {write:?}\ncontent = {content:?}\n"
+            )
+        };
+        for (text, said) in [
+            (
+                generic.replace("harness-only = []", "harness-only = [\"telemetry\"]"),
+                "must not contain `telemetry`",
+            ),
+            (generic.replace("harness-only = []", "harness-only = [\"apy\"]"), "did you mean `api`?"),
+            (generic.replace("default = \"quiet\"", "default = \"quite\""), "no level `quite`"),
+            (
+                generic.replace("[privacy.levels.open]", "[privacy.levels.open]\nextends = \"x\""),
+                "does not exist",
+            ),
+            (generic.replace("DO_NOT_TRACK", "\"A=B\""), "`A=B` is not the name"),
+            (file("~/../x", "0o600", "create", ""), "must be absolute"),
+            (file("x", "0o600", "create", ""), "must be absolute"),
+            (file("~/x", "600000", "create", ""), "permission bits"),
+            (file("~/x", "0o600", "merge-json", "[]"), "not a JSON object"),
+            (file("~/x", "0o600", "creat", ""), "did you mean `create`?"),
+            (file("~/x", "0o600", "create", "{stand-in}"), "`[[login.file]]` only"),
+            (file("~/x", "0o600", "create", "{stand-in:x}"), "unknown template"),
+            (
+                format!("{generic}\n[[login]]\nname = \"x\"\nkind = \"bearer\"\nhost = \"a.example\"\n"),
+                "in none of `[hosts]`",
+            ),
+            (
+                format!(
+                    "{generic}\n[hosts]\napi = [\"*.b.example\"]\n[[login]]\nname = \"x\"\nkind = \"bearer\"\nhost = \"a.b.example\"\n"
+                ),
+                "neither `env` nor a file",
+            ),
+            (format!("{generic}\n[hosts]\napi = [\"*.com\"]\n"), "host `*.com`"),
+        ] {
+            let error = Descriptor::parse("x.toml", &text).unwrap_err().to_string();
+            assert!(error.starts_with("x.toml:") && error.contains(said), "{error}\nexpected {said}");
+        }
+    }
+}

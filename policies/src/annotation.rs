@@ -1,0 +1,102 @@
+//! `understudy.allow`: hosts for one container, written on its command line.
+
+use crate::{Effect, HostPattern, PatternError, Policy, Ports, Rule};
+
+/// The policy's name in labels.
+pub const NAME: &str = "understudy.allow";
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("annotation {NAME}: {item:?}: {problem}")]
+pub struct AnnotationError {
+    pub item: String,
+    pub problem: AnnotationProblem,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnnotationProblem {
+    #[error(transparent)]
+    Host(PatternError),
+    #[error("the port is not a number from 1 to 65535")]
+    Port,
+}
+
+impl Policy {
+    /// `host`, `host:port`, `*.host` or `*.host:port` (port 443 if none is named), separated by commas or white space.
+    pub fn from_allow_annotation(text: &str) -> Result<Self, AnnotationError> {
+        let items = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|item| !item.is_empty());
+        let rules = items.map(|item| {
+            rule(item).map_err(|problem| AnnotationError { item: item.chars().take(80).collect(), problem })
+        });
+        Ok(Self::new(NAME, rules.collect::<Result<_, _>>()?))
+    }
+}
+
+fn rule(item: &str) -> Result<Rule, AnnotationProblem> {
+    // More than one colon is an IPv6 literal or nonsense, which the host's parser names better.
+    let (host, port) = match item.split_once(':') {
+        Some((host, port)) if !port.contains([':', '/']) => (host, port_number(port)?),
+        _ => (item, 443),
+    };
+    let host: HostPattern = host.parse().map_err(AnnotationProblem::Host)?;
+    Ok(Rule {
+        effect: Effect::Allow,
+        hosts: vec![host],
+        ports: Ports::These(vec![port]),
+        note: None,
+        place: format!("annotation {NAME}"),
+    })
+}
+
+fn port_number(text: &str) -> Result<u16, AnnotationProblem> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|port| digits && *port != 0).ok_or(AnnotationProblem::Port)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{PolicySet, Verdict};
+
+    #[test]
+    fn each_item_is_a_rule() {
+        let policy = Policy::from_allow_annotation("a.example, b.example:8443\t*.c.example:80,,").unwrap();
+        assert_eq!(policy.rules().len(), 3);
+        let set = PolicySet::combine(vec![Arc::new(policy)]);
+        let decide = |host: &str, port| set.decide(&host.parse().unwrap(), port);
+        let allowed = Verdict::Allowed { rule: "annotation understudy.allow".into() };
+        assert_eq!(decide("a.example", 443), allowed);
+        assert_eq!(decide("b.example", 8443), allowed);
+        assert_eq!(decide("b.example", 443), Verdict::NoPort { ports: vec![8443] });
+        assert_eq!(decide("x.c.example", 80), allowed);
+        assert_eq!(decide("c.example", 80), Verdict::NoHost);
+    }
+
+    #[test]
+    fn an_empty_annotation_allows_nothing() {
+        assert!(Policy::from_allow_annotation(" , ").unwrap().rules().is_empty());
+    }
+
+    #[test]
+    fn a_bad_item_is_named() {
+        for (text, said) in [
+            ("a.example,*", "\"*\": a bare `*`"),
+            ("*.com", "`*.com` would match"),
+            ("a.example:0", "\"a.example:0\": the port"),
+            ("a.example:+443", "the port"),
+            ("a.example:https", "the port"),
+            ("a.example:", "the port"),
+            ("https://a.example", "a scheme or path"),
+            ("10.0.0.1:443", "address literal"),
+            ("[::1]:443", "\"[::1]:443\""),
+            ("a.example*", "`*` stands only at the start"),
+        ] {
+            let found = Policy::from_allow_annotation(text).unwrap_err().to_string();
+            assert!(
+                found.starts_with("annotation understudy.allow: ") && found.contains(said),
+                "{text}: {found}"
+            );
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The policies that a container can name: the built-in ones and the files of one directory.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::{Policy, builtin, document};
+
+/// More than any policy needs; a larger file is a mistake.
+const MAX_FILE: u64 = 1024 * 1024;
+
+/// By name. A file that cannot be used is in it as a policy that failed, so that naming it denies everything.
+#[derive(Debug, Clone)]
+pub struct Policies {
+    by_name: BTreeMap<String, Arc<Policy>>,
+}
+
+impl Policies {
+    /// Reads every `NAME.toml` in `directory`; one that does not exist has none.
+    pub fn load(directory: Option<&Path>) -> Self {
+        let mut policies = Self::default();
+        let Some(entries) = directory.and_then(|directory| std::fs::read_dir(directory).ok()) else {
+            return policies;
+        };
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            if path.extension().is_some_and(|extension| extension == "toml") {
+                policies.insert(read(&path));
+            }
+        }
+        policies
+    }
+
+    /// Replaces a policy of the same name. A reserved name makes a policy that failed, under that name.
+    pub fn insert(&mut self, policy: Policy) {
+        let policy = if builtin::is_reserved(policy.name()) {
+            let error = format!("`{}` is the name of a built-in policy; rename the file", policy.name());
+            Policy::failed(policy.name(), error)
+        } else {
+            policy
+        };
+        self.by_name.insert(policy.name().to_owned(), Arc::new(policy));
+    }
+
+    /// `harness-only` is not among them: it is made for each harness.
+    pub fn policy(&self, name: &str) -> Option<Arc<Policy>> {
+        self.by_name.get(name).cloned()
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+
+    /// The name that a misspelt one was probably meant to be.
+    pub fn suggestion(&self, name: &str) -> Option<&str> {
+        document::closest(name, self.names().chain([builtin::HARNESS_ONLY]))
+    }
+
+    /// One line for each policy that could not be loaded.
+    pub fn problems(&self) -> Vec<String> {
+        let problem = |policy: &Arc<Policy>| Some(format!("policy `{}`: {}", policy.name(), policy.error()?));
+        self.by_name.values().filter_map(problem).collect()
+    }
+}
+
+/// The built-in ones alone.
+impl Default for Policies {
+    fn default() -> Self {
+        Self { by_name: BTreeMap::from([(builtin::LOCKED.to_owned(), Arc::new(builtin::locked()))]) }
+    }
+}
+
+fn read(path: &Path) -> Policy {
+    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let file = path.file_name().map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
+    let text = match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => return Policy::failed(name, format!("{file}: not a file")),
+        Ok(metadata) if metadata.len() > MAX_FILE => {
+            return Policy::failed(name, format!("{file}: larger than {MAX_FILE} bytes"));
+        }
+        Ok(_) => std::fs::read_to_string(path),
+        Err(error) => Err(error),
+    };
+    match text {
+        Ok(text) => {
+            Policy::parse(&name, &file, &text).unwrap_or_else(|error| Policy::failed(name, error.to_string()))
+        }
+        Err(error) => Policy::failed(name, format!("{file}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_found_and_broken_ones_fail_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| std::fs::write(directory.path().join(file), text).unwrap();
+        write("web.toml", "[[allow]]\nhost = \"a.example\"");
+        write("broken.toml", "[[allow]]\nhots = \"a.example\"");
+        write("harness-only.toml", "[[allow]]\nhost = \"a.example\"");
+        write("readme.md", "not a policy");
+        std::fs::create_dir(directory.path().join("folder.toml")).unwrap();
+        let policies = Policies::load(Some(directory.path()));
+        assert_eq!(
+            policies.names().collect::<Vec<_>>(),
+            ["broken", "folder", "harness-only", "locked", "web"]
+        );
+        assert_eq!(policies.policy("web").unwrap().rules()[0].place, "web.toml:2");
+        let problems = policies.problems();
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        assert!(
+            problems[0].starts_with("policy `broken`: broken.toml:2:1: unknown key `hots`"),
+            "{problems:?}"
+        );
+        assert!(problems[2].contains("built-in policy"), "{problems:?}");
+        assert_eq!(policies.suggestion("wep"), Some("web"));
+        assert!(policies.policy("nothing").is_none());
+    }
+
+    #[test]
+    fn without_a_directory_there_are_the_built_in_ones() {
+        let names = |policies: &Policies| policies.names().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(names(&Policies::load(None)), ["locked"]);
+        assert_eq!(names(&Policies::load(Some(Path::new("/nonexistent")))), ["locked"]);
+    }
+}

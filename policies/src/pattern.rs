@@ -1,0 +1,130 @@
+//! What a rule says about hosts: one name, or everything below one.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{HostName, NameError};
+
+/// `host` is that name alone. `*.host` is every name one or more labels below it, and never `host` itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HostPattern {
+    Exact(HostName),
+    Below(HostName),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    #[error("a bare `*` would allow every host; name the hosts, or use `*.example.com`")]
+    Everything,
+    #[error(
+        "`*.{0}` would match everything below a top-level domain; use at least two labels, as `*.example.com`"
+    )]
+    TopLevel(HostName),
+    #[error("`*` stands only at the start, as `*.example.com`")]
+    Star,
+    #[error("a scheme or path in a host; write the name alone, as `api.example.com`")]
+    Url,
+    #[error("a port in a host; write it as `port = {0}`")]
+    Port(u16),
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+impl HostPattern {
+    pub fn matches(&self, host: &HostName) -> bool {
+        match self {
+            Self::Exact(name) => name == host,
+            Self::Below(parent) => host.is_below(parent),
+        }
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        if matches!(text, "*" | "*.") {
+            return Err(PatternError::Everything);
+        }
+        if text.contains('/') {
+            return Err(PatternError::Url);
+        }
+        if let Some(port) = text.rsplit_once(':').and_then(|(_, port)| port.parse().ok()) {
+            return Err(PatternError::Port(port));
+        }
+        let (below, name) = text.strip_prefix("*.").map_or((false, text), |parent| (true, parent));
+        if name.contains('*') {
+            return Err(PatternError::Star);
+        }
+        let name: HostName = name.parse()?;
+        match below {
+            true if !name.as_str().contains('.') => Err(PatternError::TopLevel(name)),
+            true => Ok(Self::Below(name)),
+            false => Ok(Self::Exact(name)),
+        }
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(name) => name.fmt(f),
+            Self::Below(parent) => write!(f, "*.{parent}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_matches_what_its_documentation_says() {
+        for (pattern, host, expected) in [
+            ("example.com", "example.com", true),
+            ("Example.COM.", "example.com", true),
+            ("example.com", "a.example.com", false),
+            ("example.com", "notexample.com", false),
+            ("example.com", "example.com.evil.net", false),
+            ("*.example.com", "a.example.com", true),
+            ("*.example.com", "b.a.example.com", true),
+            ("*.example.com", "example.com", false),
+            ("*.example.com", "notexample.com", false),
+            ("*.example.com", "a.example.com.evil.net", false),
+            ("*.Bücher.example", "a.xn--bcher-kva.example", true),
+        ] {
+            let found = pattern.parse::<HostPattern>().unwrap().matches(&host.parse().unwrap());
+            assert_eq!(found, expected, "{pattern} {host}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_says_too_much_or_nothing_is_an_error() {
+        for (text, error) in [
+            ("*", PatternError::Everything),
+            ("*.", PatternError::Everything),
+            ("*.com", PatternError::TopLevel("com".parse().unwrap())),
+            ("*.com.", PatternError::TopLevel("com".parse().unwrap())),
+            ("*.*.com", PatternError::Star),
+            ("api*.example.com", PatternError::Star),
+            ("*example.com", PatternError::Star),
+            ("a.*", PatternError::Star),
+            ("https://example.com", PatternError::Url),
+            ("example.com/path", PatternError::Url),
+            ("example.com:8443", PatternError::Port(8443)),
+            ("", PatternError::Name(NameError::Empty)),
+            ("10.0.0.1", PatternError::Name(NameError::Address)),
+            ("*.0.0.1", PatternError::Name(NameError::Address)),
+            ("a b", PatternError::Name(NameError::Character)),
+        ] {
+            assert_eq!(text.parse::<HostPattern>(), Err(error), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn it_is_shown_as_it_is_written() {
+        for text in ["example.com", "*.example.com"] {
+            assert_eq!(text.parse::<HostPattern>().unwrap().to_string(), text);
+        }
+    }
+}

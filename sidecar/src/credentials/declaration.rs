@@ -1,0 +1,266 @@
+//! `secrets.toml`: which secrets there are, where they may be sent, and who may have them. No value is in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+use understudy_control::ImageId;
+use understudy_harnesses::SecretKind;
+use understudy_policies::document::{self, OneOrMany, position};
+use understudy_policies::{DocumentError, HostName, HostPattern};
+
+use super::placement::Placement;
+
+/// One table of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declaration {
+    pub name: String,
+    pub kind: SecretKind,
+    /// Where the value is; absolute.
+    pub file: PathBuf,
+    /// Where it may be sent; never empty.
+    pub hosts: Vec<HostPattern>,
+    /// Where in a request it may stand; never empty.
+    pub placements: Vec<Placement>,
+    pub grant_to: GrantTo,
+    /// The variable that holds its stand-in where no login of the harness does.
+    pub env: Option<String>,
+    /// What its stand-in must start with, where none of the known prefixes is the right one.
+    pub prefix: Option<String>,
+    /// `secrets.toml:3`.
+    pub place: String,
+}
+
+/// Who may have it: a container of one of the harnesses or of one of the images.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GrantTo {
+    pub harnesses: BTreeSet<String>,
+    pub images: BTreeSet<ImageId>,
+}
+
+impl Declaration {
+    pub fn is_bound_to(&self, host: &HostName) -> bool {
+        self.hosts.iter().any(|pattern| pattern.matches(host))
+    }
+}
+
+impl GrantTo {
+    pub fn includes(&self, harness: &str, image: Option<&ImageId>) -> bool {
+        self.harnesses.contains(harness) || image.is_some_and(|image| self.images.contains(image))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Raw {
+    kind: SecretKind,
+    file: Spanned<String>,
+    hosts: Spanned<OneOrMany<String>>,
+    headers: Option<Spanned<OneOrMany<String>>>,
+    grant_to: Spanned<RawGrantTo>,
+    env: Option<Spanned<String>>,
+    prefix: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[derive(Default)]
+struct RawGrantTo {
+    harnesses: Vec<String>,
+    images: Vec<String>,
+}
+
+/// In the order of their names. `file` is only for messages.
+pub fn parse(file: &str, text: &str) -> Result<Vec<Declaration>, DocumentError> {
+    let raw: BTreeMap<String, Spanned<Raw>> = document::parse(file, text)?;
+    raw.into_iter().map(|(name, raw)| Source { file, text }.declaration(name, raw)).collect()
+}
+
+struct Source<'t> {
+    file: &'t str,
+    text: &'t str,
+}
+
+impl Source<'_> {
+    fn declaration(&self, name: String, raw: Spanned<Raw>) -> Result<Declaration, DocumentError> {
+        let at = raw.span().start;
+        let raw = raw.into_inner();
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.');
+        if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
+            let message =
+                "the name of a secret must be lower-case letters, digits, `-`, `_` and `.`, at most 64";
+            return Err(self.error(at, message));
+        }
+        Ok(Declaration {
+            name,
+            kind: raw.kind,
+            file: self.path(&raw.file)?,
+            hosts: self.hosts(&raw.hosts)?,
+            placements: self.placements(at, raw.kind, raw.headers.as_ref())?,
+            grant_to: self.grant_to(&raw.grant_to)?,
+            env: raw.env.map(|env| self.variable(env)).transpose()?,
+            prefix: raw.prefix.map(|prefix| self.prefix(prefix)).transpose()?,
+            place: format!("{}:{}", self.file, position(self.text, at).0),
+        })
+    }
+
+    fn path(&self, written: &Spanned<String>) -> Result<PathBuf, DocumentError> {
+        let path = PathBuf::from(written.get_ref());
+        if !path.is_absolute() {
+            let message =
+                "`file` must be the absolute path of a file that holds the value, and not the value";
+            return Err(self.error(written.span().start, message));
+        }
+        Ok(path)
+    }
+
+    fn hosts(&self, written: &Spanned<OneOrMany<String>>) -> Result<Vec<HostPattern>, DocumentError> {
+        let at = written.span().start;
+        if written.get_ref().0.is_empty() {
+            return Err(self.error(at, "`hosts` is empty, so the secret could never be used"));
+        }
+        let parse = |host: &String| {
+            host.parse().map_err(|error| self.error(at, format!("`hosts`: {host:?}: {error}")))
+        };
+        written.get_ref().0.iter().map(parse).collect()
+    }
+
+    fn placements(
+        &self,
+        at: usize,
+        kind: SecretKind,
+        written: Option<&Spanned<OneOrMany<String>>>,
+    ) -> Result<Vec<Placement>, DocumentError> {
+        let Some(written) = written else {
+            return match kind {
+                SecretKind::Bearer => Ok(vec![Placement::bearer()]),
+                SecretKind::ApiKey => Err(self.error(
+                    at,
+                    "`headers` is missing: name the header that holds the key, as `headers = [\"x-api-key\"]`",
+                )),
+            };
+        };
+        let at = written.span().start;
+        if written.get_ref().0.is_empty() {
+            return Err(self.error(at, "`headers` is empty, so the secret could never be used"));
+        }
+        let parse =
+            |header: &String| header.parse().map_err(|error| self.error(at, format!("`headers`: {error}")));
+        written.get_ref().0.iter().map(parse).collect()
+    }
+
+    fn grant_to(&self, written: &Spanned<RawGrantTo>) -> Result<GrantTo, DocumentError> {
+        let at = written.span().start;
+        let raw = written.get_ref();
+        if raw.harnesses.is_empty() && raw.images.is_empty() {
+            let message = "`grant-to` names nobody; as `grant-to = { harnesses = [\"claude-code\"] }`";
+            return Err(self.error(at, message));
+        }
+        let image = |id: &String| {
+            let id = id.strip_prefix("sha256:").unwrap_or(id);
+            id.parse().map_err(|error| self.error(at, format!("`grant-to`: `images`: {error}")))
+        };
+        let images = raw.images.iter().map(image).collect::<Result<_, _>>()?;
+        Ok(GrantTo { harnesses: raw.harnesses.iter().cloned().collect(), images })
+    }
+
+    fn variable(&self, written: Spanned<String>) -> Result<String, DocumentError> {
+        let at = written.span().start;
+        let name = written.into_inner();
+        let letters = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if name.is_empty() || !letters || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(self.error(at, "`env` must be the name of an environment variable, as `API_TOKEN`"));
+        }
+        Ok(name)
+    }
+
+    fn prefix(&self, written: Spanned<String>) -> Result<String, DocumentError> {
+        let at = written.span().start;
+        let prefix = written.into_inner();
+        // It is in every container: a whole value must not end up here.
+        if prefix.is_empty() || prefix.len() > 24 || !prefix.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(
+                self.error(at, "`prefix` must be 1 to 24 ASCII characters; it is visible to containers")
+            );
+        }
+        Ok(prefix)
+    }
+
+    fn error(&self, at: usize, message: impl Into<String>) -> DocumentError {
+        DocumentError::at(self.file, self.text, at, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "[anthropic]\nkind = \"api-key\"\nfile = \"/run/secrets/a\"\nhosts = \"api.example.com\"\n\
+                        headers = [\"x-api-key\"]\ngrant-to = { harnesses = [\"claude-code\"] }\n";
+
+    #[test]
+    fn a_declaration_says_where_and_to_whom() {
+        let text = format!(
+            "{GOOD}\n[token]\nkind = \"bearer\"\nfile = \"/run/secrets/t\"\nhosts = [\"*.example.com\", \"example.com\"]\n\
+             env = \"API_TOKEN\"\nprefix = \"acme_\"\ngrant-to = {{ images = [\"sha256:{}\"] }}\n",
+            "a".repeat(64),
+        );
+        let [key, token] = parse("secrets.toml", &text).unwrap().try_into().unwrap();
+        assert_eq!((key.name.as_str(), key.place.as_str()), ("anthropic", "secrets.toml:1"));
+        assert_eq!(key.placements[0].to_string(), "x-api-key");
+        assert_eq!(token.placements, [Placement::bearer()]);
+        assert_eq!((token.env.as_deref(), token.prefix.as_deref()), (Some("API_TOKEN"), Some("acme_")));
+        assert!(key.is_bound_to(&"API.example.com".parse().unwrap()));
+        assert!(!key.is_bound_to(&"example.com".parse().unwrap()));
+        let image: ImageId = "a".repeat(64).parse().unwrap();
+        assert!(token.grant_to.includes("x", Some(&image)) && !token.grant_to.includes("x", None));
+        assert!(
+            key.grant_to.includes("claude-code", None) && !key.grant_to.includes("generic", Some(&image))
+        );
+    }
+
+    #[test]
+    fn no_file_no_secrets() {
+        assert!(parse("secrets.toml", "").unwrap().is_empty());
+    }
+
+    #[test]
+    fn every_mistake_names_line_and_key_and_never_a_value() {
+        let value = "sk-live-0123456789abcdef";
+        for (from, to, said) in [
+            ("kind =", "kid =", "2:1: unknown key `kid`; did you mean `kind`?"),
+            ("\"api-key\"", "\"api-kee\"", "2:8: unknown value; did you mean `api-key`?"),
+            ("file = \"/run/secrets/a\"", "value = \"sk-live-0123456789abcdef\"", "3:1: unknown key `value`"),
+            ("/run/secrets/a", "sk-live-0123456789abcdef", "3:8: `file` must be the absolute path"),
+            ("hosts = \"api.example.com\"", "hosts = []", "4:9: `hosts` is empty"),
+            ("api.example.com", "*", "4:9: `hosts`: \"*\": a bare `*`"),
+            ("api.example.com", "*.com", "4:9: `hosts`: \"*.com\""),
+            ("headers = [\"x-api-key\"]\n", "", "1:1: `headers` is missing"),
+            ("[\"x-api-key\"]", "[]", "5:11: `headers` is empty"),
+            ("x-api-key", "authorization: Bearer sk-live-0123456789abcdef", "5:11: `headers`: not a scheme"),
+            ("x-api-key", "x-api-key=sk-live-0123456789abcdef", "5:11: `headers`: not the name"),
+            ("x-api-key", "host", "5:11: `headers`: `host` says"),
+            ("grant-to = { harnesses = [\"claude-code\"] }", "", "1:1: missing field `grant-to`"),
+            ("{ harnesses = [\"claude-code\"] }", "{}", "6:12: `grant-to` names nobody"),
+            ("harnesses", "harneses", "6:14: unknown key `harneses`; did you mean `harnesses`?"),
+            (
+                "harnesses = [\"claude-code\"]",
+                "images = [\"latest\"]",
+                "6:12: `grant-to`: `images`: not an id",
+            ),
+            ("[anthropic]", "[Anthropic]", "1:1: the name of a secret"),
+            ("kind =", "env = \"A B\"\nkind =", "2:7: `env` must be"),
+            ("kind =", "prefix = \"\"\nkind =", "2:10: `prefix` must be"),
+            ("\"/run/secrets/a\"", "[\"sk-live-0123456789abcdef\"]", "3:8: "),
+            ("kind = \"api-key\"", "kind = \"sk-live-0123456789abcdef\"", "2:8: unknown value"),
+            ("kind = \"api-key\"", "kind = sk-live-0123456789abcdef", "2:8: "),
+        ] {
+            let text = GOOD.replace(from, to);
+            assert_ne!(text, GOOD);
+            let error = parse("s.toml", &text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("s.toml:{said}")), "{error}\nexpected {said}");
+            assert!(!error.contains(value) && !error.contains("0123456789"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! An installation for tests.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use super::declaration;
+use super::{InstallationKey, Vault};
+
+/// Real values by the name of the secret.
+pub(crate) type Values = HashMap<&'static str, &'static str>;
+
+/// An API key for `api.example.com` in `x-api-key`, granted to `claude-code`.
+pub(crate) fn declared(name: &str, more: &str) -> String {
+    format!(
+        "[{name}]\nkind = \"api-key\"\nfile = \"/run/secrets/{name}\"\nhosts = [\"api.example.com\"]\n\
+         headers = [\"x-api-key\"]\ngrant-to = {{ harnesses = [\"claude-code\"] }}\n{more}\n"
+    )
+}
+
+pub(crate) fn vault(text: &str, values: &Values) -> Vault {
+    let read = |path: &Path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let value = values.get(name).ok_or("no such file")?;
+        Ok(Zeroizing::new(value.as_bytes().to_vec()))
+    };
+    Vault::new(
+        declaration::parse("secrets.toml", text).unwrap(),
+        &InstallationKey::from_bytes(&[1; 32]),
+        read,
+    )
+    .unwrap()
+}

@@ -1,0 +1,107 @@
+//! Credentials that are not ours, at hosts that are: an agent that brings its own key to an allowed API has a way to
+//! carry data out that no policy of hosts can see.
+
+use http::HeaderName;
+use understudy_policies::HostName;
+
+use super::examine::{CredentialDenial, Place, RequestHead, Swaps};
+use super::finder::decoded_forms;
+use super::stand_in::KNOWN_PREFIXES;
+use super::vault::Vault;
+use crate::reason::Reason;
+
+/// Headers that carry credentials whatever the service; the headers of the placements at a host come on top.
+const CREDENTIAL_HEADERS: [&str; 11] = [
+    "authorization",
+    "proxy-authorization",
+    "x-api-key",
+    "api-key",
+    "apikey",
+    "x-auth-token",
+    "x-access-token",
+    "x-goog-api-key",
+    "x-shopify-access-token",
+    "private-token",
+    "x-amz-security-token",
+];
+
+/// The fewest characters after a known prefix that make a credential of a word.
+const MIN_AFTER_PREFIX: usize = 20;
+
+/// Refuses what looks like a credential and is not among `swaps`, if any secret is bound to the host: granted or
+/// not, usable or not.
+pub(super) fn check(vault: &Vault, head: &RequestHead<'_>, swaps: &Swaps) -> Result<(), CredentialDenial> {
+    let placed: Vec<&HeaderName> =
+        vault.bound_to(head.host).flat_map(|d| &d.placements).map(|placement| placement.header()).collect();
+    if placed.is_empty() {
+        return Ok(());
+    }
+    for name in head.headers.keys() {
+        let for_credentials = placed.contains(&name) || CREDENTIAL_HEADERS.contains(&name.as_str());
+        for (index, value) in head.headers.get_all(name).iter().enumerate() {
+            let swapped = swaps.headers.iter().any(|(n, i, _)| n == name && *i == index);
+            let empty = value.as_bytes().trim_ascii().is_empty();
+            if !swapped && !empty && (for_credentials || looks_like_a_credential(value.as_bytes())) {
+                return Err(denial(head.host, Place::Header(name)));
+            }
+        }
+    }
+    match head.uri.query() {
+        Some(query) if looks_like_a_credential(query.as_bytes()) => Err(denial(head.host, Place::Url)),
+        _ => Ok(()),
+    }
+}
+
+fn denial(host: &HostName, place: Place<'_>) -> CredentialDenial {
+    CredentialDenial {
+        reason: Reason::ForeignCredential,
+        secret: None,
+        place: place.to_string(),
+        remedy: format!(
+            "only stand-ins are sent to {host}; declare the credential in secrets.toml and use its stand-in"
+        ),
+    }
+}
+
+/// A word that starts like the long-lived credentials of a known service, and goes on as long as one.
+fn looks_like_a_credential(text: &[u8]) -> bool {
+    decoded_forms(text).iter().any(|text| {
+        // Short prefixes are the start of too many harmless words.
+        KNOWN_PREFIXES.iter().filter(|prefix| prefix.len() >= 4).any(|prefix| occurs(text, prefix.as_bytes()))
+    })
+}
+
+fn occurs(text: &[u8], prefix: &[u8]) -> bool {
+    let letter = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    text.windows(prefix.len()).enumerate().any(|(at, window)| {
+        if window != prefix || at.checked_sub(1).and_then(|before| text.get(before)).is_some_and(letter) {
+            return false;
+        }
+        let rest = text.get(at + prefix.len()..).unwrap_or_default();
+        let word: Vec<&u8> = rest.iter().take_while(|b| letter(b)).collect();
+        word.len() >= MIN_AFTER_PREFIX && word.iter().any(|b| b.is_ascii_digit())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_of_known_services_are_told_from_words() {
+        for (text, expected) in [
+            ("sk-ant-api03-abcdefghij0123456789", true),
+            ("key=AIzaSyA0123456789abcdefghijklmnop", true),
+            ("Bearer ghp_0123456789abcdefghijABCDEFGHIJ", true),
+            ("sk%2Dant%2Dapi03%2Dabcdefghij0123456789", true),
+            ("task-ant-api03-abcdefghij0123456789", false),
+            ("sk-ant-api03-short1", false),
+            ("npm_package_config_without_digits", false),
+            ("claude-cli/2.1.332 (external, sdk-cli)", false),
+            ("oauth-2025-04-20,prompt-caching-2024-07-31", false),
+            ("", false),
+        ] {
+            assert_eq!(looks_like_a_credential(text.as_bytes()), expected, "{text}");
+        }
+    }
+}

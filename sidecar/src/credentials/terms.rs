@@ -1,0 +1,274 @@
+//! What a container that is about to start is given: harness, policy, secrets, variables, files; or why it must not
+//! start. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use understudy_control::{
+    EnvironmentVariable, LoginFile, PlacedFile, Placement, Prepare, Refusal, Write, annotation,
+};
+use understudy_harnesses::{Descriptor, HarnessError, Harnesses, TemplateError, Trap, TrapAction};
+use understudy_policies::{Policies, Policy, PolicySet, builtin, document::closest};
+
+use super::grants::{self, Choice, Grants};
+use super::vault::Vault;
+
+/// The harness of a container that names none.
+const DEFAULT_HARNESS: &str = "generic";
+
+#[derive(Debug, Clone)]
+pub struct Terms {
+    /// The harness's name.
+    pub harness: String,
+    pub policy: Arc<PolicySet>,
+    pub grants: Arc<Grants>,
+    /// Stand-ins and privacy settings, sorted by name.
+    pub env: Vec<EnvironmentVariable>,
+    pub placement: Placement,
+    /// One line each.
+    pub notes: Vec<String>,
+}
+
+pub fn terms(
+    prepare: &Prepare,
+    harnesses: &Harnesses,
+    policies: &Policies,
+    vault: &Vault,
+) -> Result<Terms, Refusal> {
+    no_real_value(prepare, vault)?;
+    network(prepare)?;
+    let asked = |key: &str| prepare.annotations.get(key).map(String::as_str);
+    let harness = harness(harnesses, asked(annotation::HARNESS))?;
+    let policy = policy(harness, policies, asked(annotation::POLICY), asked(annotation::ALLOW))?;
+    let choice = grants::choose(vault, harness, prepare.image.as_ref(), asked(annotation::SECRETS))?;
+    let mut notes = choice.notes.clone();
+    notes.extend(failed_policies(&policy));
+    let env = environment(harness, &choice, asked(annotation::PRIVACY))?;
+    notes.extend(replaced(prepare, &env, vault));
+    notes.extend(traps(prepare, harness, &choice, &env, vault)?);
+    Ok(Terms {
+        harness: harness.name.clone(),
+        policy: Arc::new(policy),
+        grants: Arc::new(choice.grants()),
+        placement: placement(harness, &choice)?,
+        env: env.into_iter().map(|(name, value)| EnvironmentVariable { name, value }).collect(),
+        notes,
+    })
+}
+
+fn no_real_value(prepare: &Prepare, vault: &Vault) -> Result<(), Refusal> {
+    for (name, value) in &prepare.env {
+        if let Some(secret) = vault.real_value_in(value.as_bytes()) {
+            return Err(Refusal::new(
+                format!("environment variable `{name}` holds the real value of secret `{secret}`"),
+                format!("start the container without `--env {name}`; it is given a stand-in for `{secret}`"),
+            ));
+        }
+        if let Some(secret) = vault.real_value_in(name.as_bytes()) {
+            return Err(Refusal::new(
+                format!("the name of an environment variable holds the real value of secret `{secret}`"),
+                "start the container without that variable",
+            ));
+        }
+    }
+    for (key, value) in &prepare.annotations {
+        if let Some(secret) = vault.real_value_in(value.as_bytes()) {
+            return Err(Refusal::new(
+                format!("annotation {key} holds the real value of secret `{secret}`"),
+                format!("write the secret's name, `{secret}`, and never its value"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn network(prepare: &Prepare) -> Result<(), Refusal> {
+    match prepare.annotations.get(annotation::NETWORK).map(String::as_str) {
+        None | Some("none" | "sealed") => Ok(()),
+        Some(other) => Err(Refusal::new(
+            format!("annotation {}: {:?} is not supported", annotation::NETWORK, shortened(other)),
+            format!("use --network=none and `{}=sealed`, or leave the annotation out", annotation::NETWORK),
+        )),
+    }
+}
+
+fn harness<'h>(harnesses: &'h Harnesses, asked: Option<&str>) -> Result<&'h Descriptor, Refusal> {
+    harnesses.harness(asked.unwrap_or(DEFAULT_HARNESS)).map_err(|error| {
+        let remedy = match &error {
+            HarnessError::Unknown { suggestion: Some(meant), .. } => format!("did you mean `{meant}`?"),
+            HarnessError::Unknown { known, .. } => format!("known are: {}", known.join(", ")),
+            HarnessError::Broken { .. } => "repair the file, then run: understudy check".to_owned(),
+        };
+        Refusal::new(format!("annotation {}: {error}", annotation::HARNESS), remedy)
+    })
+}
+
+/// Without `understudy.policy`: what the harness needs. `understudy.allow` comes on top of either.
+fn policy(
+    harness: &Descriptor,
+    policies: &Policies,
+    named: Option<&str>,
+    allowed: Option<&str>,
+) -> Result<PolicySet, Refusal> {
+    let mut set = Vec::new();
+    for name in annotation::list(named.unwrap_or(builtin::HARNESS_ONLY)) {
+        set.push(match name {
+            builtin::HARNESS_ONLY => Arc::new(builtin::harness_only(&harness.name, harness.allowed_hosts())),
+            name => policies.policy(name).ok_or_else(|| unknown_policy(policies, name))?,
+        });
+    }
+    if let Some(allowed) = allowed {
+        let policy = Policy::from_allow_annotation(allowed).map_err(|error| {
+            Refusal::new(error.to_string(), "write host names, as `api.example.com` or `*.example.com:8443`")
+        })?;
+        set.push(Arc::new(policy));
+    }
+    Ok(PolicySet::combine(set))
+}
+
+fn unknown_policy(policies: &Policies, name: &str) -> Refusal {
+    let remedy = match policies.suggestion(name) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => {
+            let known: Vec<&str> = policies.names().chain([builtin::HARNESS_ONLY]).collect();
+            format!("known are: {}", known.join(", "))
+        }
+    };
+    Refusal::new(
+        format!("annotation {}: there is no policy `{}`", annotation::POLICY, shortened(name)),
+        remedy,
+    )
+}
+
+fn failed_policies(policy: &PolicySet) -> Vec<String> {
+    let failed = |policy: &Arc<Policy>| {
+        Some(format!(
+            "policy `{}` could not be loaded, so nothing is allowed: {}",
+            policy.name(),
+            policy.error()?
+        ))
+    };
+    policy.policies().iter().filter_map(failed).collect()
+}
+
+/// Privacy settings, the login's variables, and those of other secrets that were asked for.
+fn environment(
+    harness: &Descriptor,
+    choice: &Choice<'_>,
+    privacy: Option<&str>,
+) -> Result<BTreeMap<String, String>, Refusal> {
+    let level = privacy.unwrap_or(&harness.privacy.default);
+    let mut env = harness.privacy_env(level).ok_or_else(|| unknown_level(harness, level))?;
+    if let Some((login, secret)) = &choice.login {
+        env.extend(login.env.iter().map(|(name, value)| (name.clone(), value.render(secret.stand_in()))));
+    }
+    for secret in &choice.others {
+        let declaration = secret.declaration();
+        let Some(name) = &declaration.env else {
+            return Err(Refusal::new(
+                format!(
+                    "secret `{}` has no variable for its stand-in, so nothing in the container could use it",
+                    secret.name()
+                ),
+                format!("add `env = \"NAME\"` to it ({})", declaration.place),
+            ));
+        };
+        if env.insert(name.clone(), secret.stand_in().to_owned()).is_some() {
+            return Err(Refusal::new(
+                format!("variable `{name}` of secret `{}` is needed for something else, too", secret.name()),
+                format!("give it another `env` ({}), or leave one of the secrets out", declaration.place),
+            ));
+        }
+    }
+    Ok(env)
+}
+
+fn unknown_level(harness: &Descriptor, level: &str) -> Refusal {
+    let known = || harness.privacy.levels.keys().map(String::as_str);
+    let remedy = match closest(level, known()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("known are: {}", known().collect::<Vec<_>>().join(", ")),
+    };
+    let reason = format!(
+        "annotation {}: harness {} has no privacy level `{}`",
+        annotation::PRIVACY,
+        harness.name,
+        shortened(level)
+    );
+    Refusal::new(reason, remedy)
+}
+
+/// Says which of the container's own variables lose their value.
+fn replaced(prepare: &Prepare, env: &BTreeMap<String, String>, vault: &Vault) -> Vec<String> {
+    let lost = |(name, value): (&String, &String)| {
+        let own = prepare.env.get(name)?;
+        let matters = !own.is_empty() && own != value && !vault.is_stand_in(own);
+        matters.then(|| format!("the container's own value of {name} was replaced"))
+    };
+    env.iter().filter_map(lost).collect()
+}
+
+/// Variables that would make the harness use something else than its login.
+fn traps(
+    prepare: &Prepare,
+    harness: &Descriptor,
+    choice: &Choice<'_>,
+    env: &BTreeMap<String, String>,
+    vault: &Vault,
+) -> Result<Vec<String>, Refusal> {
+    let of_login = choice.login.iter().flat_map(|(login, _)| &login.traps);
+    let set = |trap: &&Trap| {
+        let own = prepare.env.get(&trap.env).filter(|_| !env.contains_key(&trap.env));
+        own.is_some_and(|value| !value.is_empty() && !vault.is_stand_in(value))
+    };
+    let mut notes = Vec::new();
+    for trap in of_login.chain(&harness.traps).filter(set) {
+        let told = format!("environment variable `{}` is set: {}", trap.env, trap.why);
+        match trap.action {
+            TrapAction::Note => notes.push(told),
+            TrapAction::Refuse => {
+                let remedy =
+                    format!("start the container without `--env {}` (an image can set it, too)", trap.env);
+                return Err(Refusal::new(told, remedy));
+            }
+        }
+    }
+    Ok(notes)
+}
+
+fn placement(harness: &Descriptor, choice: &Choice<'_>) -> Result<Placement, Refusal> {
+    let stand_in = choice.login.as_ref().map_or("", |(_, secret)| secret.stand_in());
+    let of_login = choice.login.iter().flat_map(|(login, _)| &login.files);
+    let files = harness.files.iter().chain(of_login).map(|file| placed(file, stand_in));
+    let files = files.collect::<Result<_, _>>().map_err(|error| {
+        // `understudy_harnesses` checked it when the descriptor was read.
+        Refusal::new(format!("a file of harness {}: {error}", harness.name), "run: understudy check")
+    })?;
+    let login_file = |file: &understudy_harnesses::LoginFile| LoginFile {
+        path: file.path.clone(),
+        pointers: file.pointers.clone(),
+    };
+    Ok(Placement {
+        files,
+        login_files: harness.login_files.iter().map(login_file).collect(),
+        stand_ins: choice.secrets().map(|secret| secret.stand_in().to_owned()).collect(),
+    })
+}
+
+fn placed(file: &understudy_harnesses::PlacedFile, stand_in: &str) -> Result<PlacedFile, TemplateError> {
+    let (write, content) = match file.write {
+        understudy_harnesses::Write::Create => (Write::Create, file.content.render(stand_in)),
+        understudy_harnesses::Write::Replace => (Write::Replace, file.content.render(stand_in)),
+        understudy_harnesses::Write::MergeJson => (Write::MergeJson, file.content.render_json(stand_in)?),
+    };
+    Ok(PlacedFile { path: file.path.clone(), mode: file.mode, write, content })
+}
+
+/// At most 80 characters of what somebody wrote.
+fn shortened(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+#[cfg(test)]
+#[path = "terms/tests.rs"]
+mod tests;

@@ -1,0 +1,218 @@
+use understudy_control::User;
+use understudy_policies::Verdict;
+
+use super::super::fixture::{Values, declared, vault};
+use super::*;
+
+const KEY: &str = "sk-ant-api03-REALrealREAL0123456789";
+const TOKEN: &str = "sk-ant-oat01-REALrealREAL0123456789";
+const GIT: &str = "ghp_REALrealREAL0123456789REALreal";
+
+fn installation(names: &[&str]) -> Vault {
+    let key = declared("key", "").replace("api.example.com", "api.anthropic.com");
+    let token = key.replace("[key]", "[token]").replace("secrets/key", "secrets/token");
+    let token = token.replace("\"api-key\"", "\"bearer\"").replace("headers = [\"x-api-key\"]\n", "");
+    let git = declared("git", "env = \"GIT_TOKEN\"\n");
+    let mute = declared("mute", "");
+    let all = [("key", key), ("token", token), ("git", git), ("mute", mute)];
+    let text: String =
+        all.into_iter().filter(|(name, _)| names.contains(name)).map(|(_, text)| text).collect();
+    let values =
+        Values::from([("key", KEY), ("token", TOKEN), ("git", GIT), ("mute", "mute-0123456789abcdef")]);
+    vault(&text, &values)
+}
+
+fn prepare(annotations: &[(&str, &str)], env: &[(&str, &str)]) -> Prepare {
+    let map = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>()
+    };
+    let mut annotations = map(annotations);
+    annotations.entry(annotation::HARNESS.to_owned()).or_insert_with(|| "claude-code".to_owned());
+    Prepare {
+        id: "a".repeat(64).parse().unwrap(),
+        name: None,
+        image: None,
+        annotations,
+        user: User { uid: 0, gid: 0 },
+        env: map(env),
+    }
+}
+
+fn started(vault: &Vault, annotations: &[(&str, &str)], env: &[(&str, &str)]) -> Result<Terms, Refusal> {
+    let mut policies = Policies::default();
+    policies.insert(Policy::parse("web", "web.toml", "[[allow]]\nhost = \"web.example\"").unwrap());
+    policies.insert(Policy::failed("broken", "broken.toml:1:1: no"));
+    terms(&prepare(annotations, env), &Harnesses::default(), &policies, vault)
+}
+
+fn value<'t>(terms: &'t Terms, name: &str) -> Option<&'t str> {
+    terms.env.iter().find(|variable| variable.name == name).map(|variable| variable.value.as_str())
+}
+
+#[test]
+fn a_harness_gets_its_login_its_policy_and_its_files() {
+    let vault = installation(&["key", "git"]);
+    let terms = started(&vault, &[], &[]).unwrap();
+    let stand_in = vault.secret("key").unwrap().stand_in();
+    assert_eq!(value(&terms, "ANTHROPIC_API_KEY"), Some(stand_in));
+    assert_eq!((value(&terms, "DISABLE_TELEMETRY"), value(&terms, "GIT_TOKEN")), (Some("1"), None));
+    assert_eq!((terms.harness.as_str(), terms.grants.names()), ("claude-code", vec!["key".to_owned()]));
+    assert_eq!(terms.policy.label(), "harness-only");
+    let decide = |host: &str| terms.policy.decide(&host.parse().unwrap(), 443);
+    assert!(matches!(decide("api.anthropic.com"), Verdict::Allowed { .. }));
+    for host in ["platform.claude.com", "http-intake.logs.us5.datadoghq.com", "downloads.claude.ai"] {
+        assert_eq!(decide(host), Verdict::NoHost, "{host}");
+    }
+    assert_eq!(terms.placement.stand_ins, [stand_in]);
+    let files: Vec<_> =
+        terms.placement.files.iter().map(|file| (file.path.as_str(), file.mode, file.write)).collect();
+    assert_eq!(files, [("~/.claude.json", 0o600, Write::MergeJson); 2]);
+    assert!(terms.placement.files[1].content.contains(&stand_in[stand_in.len() - 20..]));
+    assert!(!terms.placement.login_files.is_empty() && terms.notes.is_empty(), "{:?}", terms.notes);
+}
+
+#[test]
+fn no_real_value_is_in_what_a_container_gets() {
+    let vault = installation(&["key", "git"]);
+    let terms = started(&vault, &[(annotation::SECRETS, "key,git")], &[]).unwrap();
+    let shown = format!("{terms:?} {}", serde_json::to_string(&terms.placement).unwrap());
+    assert!(!shown.contains("REALreal") && vault.real_value_in(shown.as_bytes()).is_none());
+    assert_eq!(value(&terms, "GIT_TOKEN"), Some(vault.secret("git").unwrap().stand_in()));
+}
+
+#[test]
+fn the_account_token_is_another_login() {
+    let vault = installation(&["token"]);
+    let terms = started(&vault, &[], &[]).unwrap();
+    assert_eq!(value(&terms, "CLAUDE_CODE_OAUTH_TOKEN"), Some(vault.secret("token").unwrap().stand_in()));
+    assert_eq!(value(&terms, "ANTHROPIC_API_KEY"), None);
+    assert!(terms.placement.files.iter().all(|file| !file.content.contains("customApiKeyResponses")));
+}
+
+#[test]
+fn policies_are_named_and_hosts_added() {
+    let vault = installation(&["key"]);
+    for (policy, allow, label, open, closed) in [
+        (Some("harness-only,web"), None, "harness-only+web", "web.example", "x.example"),
+        (Some("web"), None, "web", "web.example", "api.anthropic.com"),
+        (Some("locked"), None, "locked", "", "api.anthropic.com"),
+        (Some(""), None, "locked", "", "api.anthropic.com"),
+        (None, Some("x.example"), "harness-only+understudy.allow", "x.example", "web.example"),
+        (Some("harness-only broken"), None, "harness-only+broken", "", "api.anthropic.com"),
+    ] {
+        let annotations = policy.map(|p| (annotation::POLICY, p)).into_iter();
+        let annotations: Vec<_> = annotations.chain(allow.map(|a| (annotation::ALLOW, a))).collect();
+        let terms = started(&vault, &annotations, &[]).unwrap();
+        assert_eq!(terms.policy.label(), label);
+        let allowed =
+            |host: &str| matches!(terms.policy.decide(&host.parse().unwrap(), 443), Verdict::Allowed { .. });
+        assert!(open.is_empty() || allowed(open), "{label} {open}");
+        assert!(!allowed(closed), "{label} {closed}");
+        assert_eq!(label.contains("broken"), terms.notes.iter().any(|note| note.contains("broken.toml:1:1")));
+    }
+}
+
+#[test]
+fn generic_is_the_default_and_gets_nothing_by_itself() {
+    let vault = installation(&["key"]);
+    let mut prepare = prepare(&[], &[]);
+    prepare.annotations.clear();
+    let terms = terms(&prepare, &Harnesses::default(), &Policies::default(), &vault).unwrap();
+    assert_eq!((terms.harness.as_str(), terms.grants.names()), ("generic", vec![]));
+    assert!(!terms.policy.may_permit(&"api.anthropic.com".parse().unwrap()));
+    assert!(terms.placement.files.is_empty() && terms.notes.is_empty());
+}
+
+#[test]
+fn refusals_name_the_annotation_or_variable_and_the_way_out() {
+    let all = installation(&["key", "git", "mute"]);
+    let base64 = "c2stYW50LWFwaTAzLVJFQUxyZWFsUkVBTDAxMjM0NTY3ODk=";
+    let none: &[(&str, &str)] = &[];
+    for (annotations, env, reason, remedy) in [
+        (
+            [(annotation::HARNESS, "claude-cod")].as_slice(),
+            none,
+            "understudy.harness: there is no harness",
+            "`claude-code`?",
+        ),
+        (&[(annotation::HARNESS, "zzzz")], none, "no harness `zzzz`", "known are: claude-code, generic"),
+        (
+            &[(annotation::POLICY, "wep")],
+            none,
+            "understudy.policy: there is no policy `wep`",
+            "did you mean `web`?",
+        ),
+        (&[(annotation::POLICY, "harness-onyl")], none, "no policy", "did you mean `harness-only`?"),
+        (&[(annotation::POLICY, "qqqq")], none, "no policy", "known are: broken, locked, web, harness-only"),
+        (&[(annotation::ALLOW, "*")], none, "understudy.allow: \"*\": a bare `*`", "write host names"),
+        (&[(annotation::NETWORK, "guarded")], none, "understudy.network: \"guarded\"", "--network=none"),
+        (&[(annotation::PRIVACY, "quite")], none, "no privacy level `quite`", "did you mean `quiet`?"),
+        (&[(annotation::SECRETS, "gti")], none, "no secret `gti`", "did you mean `git`?"),
+        (&[(annotation::SECRETS, "mute")], none, "secret `mute` has no variable", "add `env ="),
+        (
+            &[(annotation::SECRETS, GIT)],
+            none,
+            "annotation understudy.secrets holds the real value of secret `git`",
+            "name",
+        ),
+        (
+            &[],
+            &[("MY_KEY", KEY)],
+            "variable `MY_KEY` holds the real value of secret `key`",
+            "without `--env MY_KEY`",
+        ),
+        (
+            &[],
+            &[("JSON", "{\"k\":\"ghp_REALrealREAL0123456789REALreal\"}")],
+            "`JSON` holds the real value of secret `git`",
+            "--env",
+        ),
+        (&[], &[("ENCODED", base64)], "`ENCODED` holds the real value of secret `key`", "--env"),
+        (&[], &[(KEY, "x")], "the name of an environment variable holds", "without that variable"),
+        (
+            &[],
+            &[("ANTHROPIC_AUTH_TOKEN", "x")],
+            "variable `ANTHROPIC_AUTH_TOKEN` is set: it is sent instead",
+            "--env",
+        ),
+    ] {
+        let refusal = started(&all, annotations, env).unwrap_err();
+        assert!(
+            refusal.reason.contains(reason) && refusal.remedy.contains(remedy),
+            "{refusal}\nexpected {reason}"
+        );
+        assert!(!refusal.to_string().contains("REALreal"), "{refusal}");
+    }
+}
+
+#[test]
+fn two_secrets_for_one_variable_are_refused() {
+    let text = declared("one", "env = \"TOKEN\"\n") + &declared("two", "env = \"TOKEN\"\n");
+    let vault =
+        vault(&text, &Values::from([("one", "one-0123456789abcdef"), ("two", "two-0123456789abcdef")]));
+    let refusal = started(&vault, &[(annotation::SECRETS, "one two")], &[]).unwrap_err();
+    assert!(refusal.reason.contains("variable `TOKEN` of secret `two`"), "{refusal}");
+}
+
+#[test]
+fn what_the_container_had_is_replaced_or_noted() {
+    let vault = installation(&["key"]);
+    let stand_in = vault.secret("key").unwrap().stand_in().to_owned();
+    let notes = |env: &[(&str, &str)]| started(&vault, &[], env).unwrap().notes;
+    assert_eq!(
+        notes(&[("ANTHROPIC_API_KEY", "sk-my-own")]),
+        ["the container's own value of ANTHROPIC_API_KEY was replaced"]
+    );
+    assert!(notes(&[("ANTHROPIC_API_KEY", &stand_in), ("ANTHROPIC_AUTH_TOKEN", &stand_in)]).is_empty());
+    assert!(notes(&[("ANTHROPIC_AUTH_TOKEN", ""), ("DISABLE_TELEMETRY", "1")]).is_empty());
+    let noted = notes(&[("ANTHROPIC_BASE_URL", "https://proxy.example")]);
+    assert!(noted.len() == 1 && noted[0].contains("`ANTHROPIC_BASE_URL` is set"), "{noted:?}");
+    assert!(notes(&[]).is_empty());
+}
+
+#[test]
+fn without_a_secret_it_starts_and_says_so() {
+    let terms = started(&installation(&[]), &[], &[]).unwrap();
+    assert!(terms.notes[0].contains("claude-code has no login"), "{:?}", terms.notes);
+    assert!(terms.grants.names().is_empty() && terms.placement.stand_ins.is_empty());
+}
