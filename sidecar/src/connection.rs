@@ -1,1 +1,12 @@
-//! Stub.
+//! From an accepted socket to a stream of requests with one known name.
+
+pub mod accept;
+pub mod classify;
+pub mod identity;
+pub mod original;
+pub mod refusal;
+
+pub use accept::serve;
+pub use classify::{Classified, classify};
+pub use identity::{Identity, Standing};
+pub use original::{OriginalDestination, Redirected};

@@ -1,1 +1,19 @@
-//! Stub.
+//! Requests, one after another or many at once, with pingora as the engine between two streams of ours: what a
+//! container sends comes in decrypted and named, and only an address that was resolved for a permit is dialled.
+
+mod dial;
+mod downstream;
+mod engine;
+mod failure;
+mod gateway;
+mod h2_limits;
+mod headers;
+mod page;
+mod pool_key;
+mod record;
+mod request;
+mod stream;
+
+pub use downstream::Downstream;
+pub use gateway::{Gateway, GatewayError, GatewayParts, Limits};
+pub use stream::{Conn, Replay};

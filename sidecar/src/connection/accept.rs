@@ -1,0 +1,298 @@
+//! Accepts a container's connections until it is revoked; each becomes requests, or one audit line that says why not.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::classify::{Classified, Hello, LIMIT, classify};
+use super::identity::{of_plain, of_tls};
+use super::{Identity, refusal};
+use crate::audit::{Audit, Decision, Entry};
+use crate::container::{Container, OpenConnection};
+use crate::proxy::{Conn, Downstream, Gateway, Replay};
+use crate::reason::Reason;
+
+/// Serves one listening socket of a container. Returns once the container is revoked; its connections end by then, too.
+pub async fn serve(listener: TcpListener, container: Arc<Container>, gateway: Arc<Gateway>) {
+    let mut revocation = container.revocation();
+    let mut pause = Duration::ZERO;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = revocation.wait_for(|revoked| *revoked) => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                pause = Duration::ZERO;
+                let open = container.open_connection();
+                tokio::spawn(connection(stream, Arc::clone(&container), Arc::clone(&gateway), open));
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            // Out of descriptors or memory: the connection stays in the backlog, and trying at once would spin.
+            Err(error) => {
+                pause = (pause * 2).clamp(Duration::from_millis(20), Duration::from_secs(1));
+                tracing::warn!(container = container.label(), %error, "cannot accept");
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    container: Arc<Container>,
+    gateway: Arc<Gateway>,
+    _open: OpenConnection,
+) {
+    let mut line = Line::new(Arc::clone(&container), gateway.audit().clone());
+    let mut revocation = container.revocation();
+    tokio::select! {
+        biased;
+        _ = revocation.wait_for(|revoked| *revoked) => line.fail(Fault::new(Reason::Revoked, "")),
+        result = converse(stream, &container, &gateway, &mut line) => match result {
+            Ok(()) => line.withdraw(),
+            Err(fault) => line.fail(fault),
+        },
+    }
+}
+
+/// Ok if requests were served: they have lines of their own.
+async fn converse(
+    mut stream: TcpStream,
+    container: &Arc<Container>,
+    gateway: &Arc<Gateway>,
+    line: &mut Line,
+) -> Result<(), Fault> {
+    if container.counters.open_connections.load(Relaxed) > gateway.limits().connections {
+        refusal::reset(stream);
+        return Err(Fault::new(Reason::Overloaded, "too many open connections"));
+    }
+    let destination = match destination(&stream, gateway) {
+        Ok(destination) => destination,
+        Err(fault) => {
+            refusal::reset(stream);
+            return Err(fault);
+        }
+    };
+    line.entry(|entry| {
+        entry.host = Some(destination.ip().to_string());
+        entry.port = Some(destination.port());
+    });
+    let mut first = BytesMut::with_capacity(4096);
+    let classified = match timeout(gateway.limits().first_bytes, read_first(&mut stream, &mut first)).await {
+        Ok(Ok(classified)) => classified,
+        Ok(Err(fault)) => {
+            refusal::reset(stream);
+            return Err(fault);
+        }
+        Err(_) => {
+            refusal::reset(stream);
+            return Err(Fault::new(Reason::Timeout, "too little arrived to tell what it is"));
+        }
+    };
+    drop(stream.set_nodelay(true));
+    let origin = container.names.origin(destination.ip());
+    let port = destination.port();
+    match classified {
+        Classified::Tls(hello) => {
+            line.entry(|entry| entry.protocol = "https");
+            let identity = match of_tls(origin, hello.sni.as_deref()) {
+                Ok(identity) => identity,
+                Err(reason) => {
+                    refusal::unrecognized_name(stream).await;
+                    return Err(Fault::new(reason, "TLS without a usable server name"));
+                }
+            };
+            line.name(&identity);
+            let downstream = Downstream::new(Arc::clone(container), identity, port, true);
+            secure(Replay::new(first.freeze(), stream), hello, downstream, gateway).await
+        }
+        Classified::Http1 | Classified::Http2Preface => {
+            line.entry(|entry| entry.protocol = "http");
+            let identity = of_plain(origin);
+            line.name(&identity);
+            let http2 = classified == Classified::Http2Preface;
+            let downstream = Downstream::new(Arc::clone(container), identity, port, false);
+            let stream = Replay::new(first.freeze(), stream);
+            run(gateway, Conn::new(stream, Arc::clone(&downstream), http2), downstream).await
+        }
+        Classified::Other => {
+            refusal::reset(stream);
+            Err(Fault::new(Reason::ProtocolNotAllowed, "neither TLS nor HTTP"))
+        }
+        Classified::Malformed { why } => {
+            refusal::reset(stream);
+            Err(Fault::new(Reason::Malformed, why))
+        }
+        Classified::NeedMore { .. } => {
+            refusal::reset(stream);
+            Err(Fault::new(Reason::Malformed, "too much before it is clear what it is"))
+        }
+    }
+}
+
+fn destination(stream: &TcpStream, gateway: &Gateway) -> Result<SocketAddr, Fault> {
+    let direct = || Fault::new(Reason::DirectConnection, "a connection to the sidecar's own port");
+    let destination = gateway.original_destination().of(stream).map_err(|_| direct())?;
+    match stream.local_addr() {
+        Ok(listener) if listener != destination => Ok(destination),
+        _ => Err(direct()),
+    }
+}
+
+/// Reads until it is clear what it is. `NeedMore` is given back only when the limit is reached.
+async fn read_first(stream: &mut TcpStream, first: &mut BytesMut) -> Result<Classified, Fault> {
+    loop {
+        let classified = classify(first);
+        let Classified::NeedMore { at_least } = classified else { return Ok(classified) };
+        if first.len() >= LIMIT {
+            return Ok(classified);
+        }
+        while first.len() < at_least {
+            first.reserve(at_least - first.len());
+            match stream.read_buf(first).await {
+                Ok(0) if first.is_empty() => {
+                    return Err(Fault::new(Reason::Timeout, "closed without a byte"));
+                }
+                Ok(0) => return Err(Fault::new(Reason::Malformed, "closed before it was clear what it is")),
+                Ok(_) => {}
+                Err(error) => return Err(Fault::new(Reason::Malformed, &error.to_string())),
+            }
+        }
+    }
+}
+
+async fn secure(
+    stream: Replay,
+    hello: Hello,
+    downstream: Arc<Downstream>,
+    gateway: &Gateway,
+) -> Result<(), Fault> {
+    let Some(name) = &downstream.identity.name else {
+        return Err(Fault::new(Reason::Internal, "TLS without a name"));
+    };
+    let config =
+        gateway.leaves().config(name).map_err(|error| Fault::new(Reason::Internal, &error.to_string()))?;
+    let handshake = TlsAcceptor::from(config).accept(stream);
+    let stream = match timeout(gateway.limits().handshake, handshake).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(handshake_fault(&error, &hello)),
+        Err(_) => return Err(Fault::new(Reason::Timeout, "TLS handshake")),
+    };
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    run(gateway, Conn::secure(stream, Arc::clone(&downstream), http2), downstream).await
+}
+
+async fn run<T: 'static>(gateway: &Gateway, stream: Conn<T>, downstream: Arc<Downstream>) -> Result<(), Fault>
+where
+    Conn<T>: pingora_core::protocols::IO + 'static,
+{
+    let http2 = stream.is_http2();
+    gateway.converse(Box::new(stream), &downstream).await;
+    if downstream.requests() > 0 {
+        return Ok(());
+    }
+    Err(match downstream.received() && !http2 {
+        true => Fault::new(Reason::Malformed, "no well-formed request"),
+        false => Fault::new(Reason::Timeout, "closed without a request"),
+    })
+}
+
+/// A client that does not trust us is the usual one: says what to look at.
+fn handshake_fault(error: &io::Error, hello: &Hello) -> Fault {
+    use rustls::{AlertDescription as Alert, Error};
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
+    let detail = match cause {
+        Some(Error::AlertReceived(Alert::UnknownCA | Alert::BadCertificate | Alert::CertificateUnknown)) => {
+            "the client does not trust the sidecar's certificate; make its trust variable (SSL_CERT_FILE, \
+             NODE_EXTRA_CA_CERTS, REQUESTS_CA_BUNDLE or the like) name /run/understudy/bundle.pem"
+                .to_owned()
+        }
+        Some(Error::NoApplicationProtocol) => {
+            let offered: Vec<_> = hello.alpn.iter().map(|name| String::from_utf8_lossy(name)).collect();
+            format!("the client offers only {}; h2 and http/1.1 are spoken", offered.join(", "))
+        }
+        Some(cause) => format!("TLS handshake: {cause}"),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => {
+            "the client broke off the TLS handshake; if it pins certificates or has its own list of \
+             authorities, it cannot be inspected"
+                .to_owned()
+        }
+        None => format!("TLS handshake: {error}"),
+    };
+    Fault::new(Reason::Malformed, &detail)
+}
+
+/// Why a connection did not become requests.
+struct Fault {
+    reason: Reason,
+    detail: String,
+}
+
+impl Fault {
+    fn new(reason: Reason, detail: &str) -> Self {
+        Self { reason, detail: detail.to_owned() }
+    }
+}
+
+/// The one audit line of a connection without requests, written when dropped, also after a panic.
+struct Line {
+    container: Arc<Container>,
+    audit: Audit,
+    entry: Option<Entry>,
+}
+
+impl Line {
+    fn new(container: Arc<Container>, audit: Audit) -> Self {
+        let mut entry = Entry::new(&container, "tcp");
+        entry.reason = Some(Reason::Internal);
+        Self { container, audit, entry: Some(entry) }
+    }
+
+    fn entry(&mut self, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = &mut self.entry {
+            change(entry);
+        }
+    }
+
+    fn name(&mut self, identity: &Identity) {
+        if let Some(name) = &identity.name {
+            self.entry(|entry| entry.host = Some(name.to_string()));
+        }
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        self.entry(|entry| {
+            entry.reason = Some(fault.reason);
+            entry.detail = Some(fault.detail).filter(|detail| !detail.is_empty());
+            if fault.reason == Reason::Revoked {
+                entry.decision = Decision::Terminated;
+            }
+        });
+    }
+
+    fn withdraw(&mut self) {
+        self.entry = None;
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let Some(entry) = self.entry.take() else { return };
+        match entry.decision {
+            Decision::Terminated => &self.container.counters.terminated,
+            Decision::Allowed | Decision::Denied => &self.container.counters.denied,
+        }
+        .fetch_add(1, Relaxed);
+        self.audit.write(entry);
+    }
+}

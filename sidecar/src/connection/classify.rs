@@ -1,0 +1,149 @@
+//! What a connection is, from its first bytes. Pure, bounded, linear in what arrives.
+
+use rustls::server::Acceptor;
+
+/// At most this many bytes are looked at.
+pub const LIMIT: usize = 32 * 1024;
+/// A request line that is longer is judged by its beginning.
+const LONGEST_LINE: usize = 8 * 1024;
+/// More TLS records than a real client splits its hello into; bounds the work on one-byte records.
+const MOST_RECORDS: usize = 64;
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const HANDSHAKE_RECORD: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+/// RFC 8446 section 5.1: the content of a record.
+const LONGEST_RECORD: usize = 16 * 1024;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Classified {
+    /// Ask again once `at_least` bytes are there, counted from the first; more than there were.
+    NeedMore { at_least: usize },
+    /// A whole ClientHello.
+    Tls(Hello),
+    /// An HTTP/1.0 or HTTP/1.1 request.
+    Http1,
+    /// HTTP/2 with prior knowledge (RFC 9113 section 3.3).
+    Http2Preface,
+    /// Something else.
+    Other,
+    /// Begins like one of the above and is not.
+    Malformed { why: &'static str },
+}
+
+/// What a ClientHello asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// `None` as well if it was an address literal.
+    pub sni: Option<Vec<u8>>,
+    pub alpn: Vec<Vec<u8>>,
+}
+
+/// The first rule that fits: TLS by its record header, HTTP/2 by its preface, HTTP/1 by its request line.
+pub fn classify(bytes: &[u8]) -> Classified {
+    match bytes.first() {
+        None => Classified::NeedMore { at_least: 1 },
+        Some(&HANDSHAKE_RECORD) => tls(bytes),
+        Some(_) if HTTP2_PREFACE.starts_with(bytes) && bytes.len() < HTTP2_PREFACE.len() => {
+            Classified::NeedMore { at_least: bytes.len() + 1 }
+        }
+        Some(_) if bytes.starts_with(HTTP2_PREFACE) => Classified::Http2Preface,
+        Some(_) => http1(bytes),
+    }
+}
+
+/// Walks the records by their lengths; the parser sees a hello once, when all of it is there.
+fn tls(bytes: &[u8]) -> Classified {
+    let mut at = 0;
+    let mut content = 0;
+    let mut head: Vec<u8> = Vec::with_capacity(4);
+    for _ in 0..MOST_RECORDS {
+        let Some(&[kind, major, _, high, low]) = bytes.get(at..).and_then(|rest| rest.first_chunk()) else {
+            return need(bytes, at + 5);
+        };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        if kind != HANDSHAKE_RECORD {
+            return Classified::Malformed { why: "TLS record of another kind inside the hello" };
+        }
+        if major != 3 || length == 0 || length > LONGEST_RECORD {
+            return Classified::Malformed { why: "not a TLS record" };
+        }
+        let Some(fragment) = bytes.get(at + 5..at + 5 + length) else {
+            return need(bytes, at + 5 + length);
+        };
+        head.extend(fragment.iter().take(4 - head.len().min(4)));
+        content += length;
+        at += 5 + length;
+        if let &[message, a, b, c] = head.as_slice() {
+            if message != CLIENT_HELLO {
+                return Classified::Malformed { why: "TLS handshake that does not begin with a hello" };
+            }
+            let whole = 4 + usize::from(a) * 65536 + usize::from(b) * 256 + usize::from(c);
+            if whole > LIMIT {
+                return Classified::Malformed { why: "TLS hello of more than 32 KiB" };
+            }
+            if content >= whole {
+                return hello(bytes.get(..at).unwrap_or(bytes));
+            }
+        }
+    }
+    Classified::Malformed { why: "TLS hello in too many records" }
+}
+
+fn hello(mut records: &[u8]) -> Classified {
+    let malformed = Classified::Malformed { why: "TLS hello that cannot be parsed" };
+    let mut acceptor = Acceptor::default();
+    while !records.is_empty() {
+        if !matches!(acceptor.read_tls(&mut records), Ok(1..)) {
+            return malformed;
+        }
+    }
+    match acceptor.accept() {
+        Ok(Some(accepted)) => {
+            let hello = accepted.client_hello();
+            Classified::Tls(Hello {
+                sni: hello.server_name().map(|name| name.as_bytes().to_vec()),
+                alpn: hello.alpn().map(|all| all.map(<[u8]>::to_vec).collect()).unwrap_or_default(),
+            })
+        }
+        Ok(None) | Err(_) => malformed,
+    }
+}
+
+/// RFC 9112 section 3: method, space, target, space, version.
+fn http1(bytes: &[u8]) -> Classified {
+    let head = bytes.get(..bytes.len().min(LONGEST_LINE)).unwrap_or(bytes);
+    let method = head.iter().take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-').count();
+    if method > 24 || head.get(method).is_some_and(|byte| *byte != b' ') || (method == 0 && !head.is_empty())
+    {
+        return Classified::Other;
+    }
+    let Some(end) = head.iter().position(|byte| *byte == b'\n') else {
+        let target_begins = head.get(method + 1).is_none_or(|byte| byte.is_ascii_graphic());
+        return match (head.len() < LONGEST_LINE, target_begins) {
+            (_, false) => Classified::Other,
+            (true, true) => Classified::NeedMore { at_least: bytes.len() + 1 },
+            (false, true) => Classified::Http1,
+        };
+    };
+    let line = head.get(..end).unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    match version {
+        b"HTTP/1.1" | b"HTTP/1.0" if line.len() > method + 1 + version.len() + 1 => Classified::Http1,
+        _ if version.starts_with(b"HTTP/") => {
+            Classified::Malformed { why: "HTTP version that does not exist" }
+        }
+        _ if line.starts_with(b"GET /") => Classified::Malformed { why: "HTTP/0.9" },
+        _ => Classified::Other,
+    }
+}
+
+fn need(bytes: &[u8], at_least: usize) -> Classified {
+    if at_least > LIMIT || at_least <= bytes.len() {
+        return Classified::Malformed { why: "TLS hello of more than 32 KiB" };
+    }
+    Classified::NeedMore { at_least }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! One connection of a container, as its requests see it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use crate::connection::Identity;
+use crate::container::Container;
+
+#[derive(Debug)]
+pub struct Downstream {
+    pub container: Arc<Container>,
+    pub identity: Identity,
+    /// The port that the container connected to.
+    pub port: u16,
+    pub tls: bool,
+    requests: AtomicU64,
+    in_flight: AtomicUsize,
+    received: AtomicBool,
+}
+
+/// Counts a request for as long as it lives, also when its task panics.
+#[derive(Debug)]
+pub(super) struct InFlight(Arc<Downstream>);
+
+impl Downstream {
+    pub fn new(container: Arc<Container>, identity: Identity, port: u16, tls: bool) -> Arc<Self> {
+        let (requests, in_flight, received) = Default::default();
+        Arc::new(Self { container, identity, port, tls, requests, in_flight, received })
+    }
+
+    /// How many requests there were. Each of them has an audit line.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Relaxed)
+    }
+
+    /// Whether anything came after the handshake.
+    pub fn received(&self) -> bool {
+        self.received.load(Relaxed)
+    }
+
+    pub(super) fn mark_received(&self) {
+        self.received.store(true, Relaxed);
+    }
+
+    /// The request, and how many are now under way.
+    pub(super) fn begin(self: &Arc<Self>) -> (InFlight, usize) {
+        self.requests.fetch_add(1, Relaxed);
+        let before = self.in_flight.fetch_add(1, Relaxed);
+        (InFlight(Arc::clone(self)), before + 1)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Relaxed);
+    }
+}

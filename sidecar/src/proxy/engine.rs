@@ -1,0 +1,390 @@
+//! pingora's phases. Each asks a pure part and does what it says.
+
+use std::hash::RandomState;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::Version;
+use pingora_core::modules::http::HttpModules;
+use pingora_core::protocols::l4::ext::TcpKeepalive;
+use pingora_core::protocols::{ALPN, Digest};
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_error::{Error, ErrorType, Result};
+use pingora_http::{RequestHeader, ResponseHeader};
+use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+
+use super::failure::failure;
+use super::page::Page;
+use super::pool_key::PoolKey;
+use super::record::Exchange;
+use super::request::{Head, Target, target};
+use super::{Downstream, h2_limits, headers};
+use crate::audit::{Audit, path_without_values};
+use crate::connection::Standing;
+use crate::credentials::{RequestHead, Swaps, Vault, examine};
+use crate::decide::decide;
+use crate::dns::{Resolver, Upstream};
+use crate::reason::Reason;
+
+/// How long an idle upstream connection is kept.
+const UPSTREAM_IDLE: Duration = Duration::from_secs(60);
+/// Finds dead upstreams without ever cutting a stream that is merely silent.
+const UPSTREAM_KEEPALIVE: (Duration, Duration, usize) = (Duration::from_secs(30), Duration::from_secs(10), 3);
+/// Of a refused request's body: read and dropped up to here, so that the client gets to read the answer.
+const DRAINED: usize = 1 << 20;
+const DRAINED_FOR: Duration = Duration::from_secs(2);
+
+pub(super) struct Engine {
+    pub(super) vault: Arc<Vault>,
+    pub(super) resolver: Arc<Resolver>,
+    pub(super) audit: Audit,
+    pub(super) connect: Duration,
+    pub(super) hasher: RandomState,
+}
+
+impl Engine {
+    /// From a request to all that it needs upstream, or to the page that says why not.
+    async fn judge(
+        &self,
+        session: &Session,
+        exchange: &mut Exchange,
+    ) -> Result<(Target, Upstream, Swaps), Page> {
+        let Some(accepted) = &exchange.accepted else { return Err(exchange.refuse(Reason::Internal)) };
+        let downstream = Arc::clone(&accepted.downstream);
+        let container = &downstream.container;
+        if accepted.in_flight > h2_limits::REQUESTS_IN_FLIGHT {
+            return Err(exchange.refuse(Reason::Overloaded));
+        }
+        if container.is_revoked() {
+            return Err(exchange.refuse(Reason::Revoked));
+        }
+
+        let request = session.req_header();
+        let head = Head {
+            method: &request.method,
+            uri: &request.uri,
+            version: request.version,
+            headers: &request.headers,
+        };
+        let target =
+            target(&downstream.identity, downstream.tls, downstream.port, head).map_err(|refused| {
+                exchange.entry(|entry| {
+                    entry.host = refused.host.map(|host| host.to_string()).or(entry.host.take())
+                });
+                exchange.refuse(refused.reason)
+            })?;
+        exchange.entry(|entry| entry.host = Some(target.host.to_string()));
+
+        let permit = decide(&container.policy, &target.host, downstream.port).map_err(|denial| {
+            exchange.entry(|entry| entry.rule = denial.rule);
+            Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
+        })?;
+        if downstream.identity.standing != Standing::LookedUp {
+            // Policy changed since the lookup: the sink stands for no name, so this one must be looked up again.
+            let detail = Some("look the name up again".to_owned());
+            return Err(Page { detail, ..exchange.refuse(Reason::NameMismatch) });
+        }
+
+        let head = RequestHead {
+            host: &target.host,
+            // Upstream is TLS, always verified, exactly if the container spoke TLS.
+            verified_tls: downstream.tls,
+            uri: &request.uri,
+            headers: &request.headers,
+        };
+        let swaps = examine(&self.vault, &container.grants, head).map_err(|denial| {
+            exchange.entry(|entry| entry.secrets = denial.secret.into_iter().collect());
+            let detail = Some(format!("in {}", denial.place));
+            Page { detail, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
+        })?;
+
+        let upstream = self.resolver.resolve(permit).await.map_err(|denial| {
+            exchange.entry(|entry| entry.detail = Some(denial.detail.clone()));
+            Page {
+                detail: said(denial.detail),
+                remedy: said(denial.remedy),
+                ..exchange.refuse(denial.reason)
+            }
+        })?;
+        Ok((target, upstream, swaps))
+    }
+}
+
+#[async_trait]
+impl ProxyHttp for Engine {
+    type CTX = Exchange;
+
+    fn new_ctx(&self) -> Exchange {
+        Exchange::new(self.audit.clone())
+    }
+
+    /// No modules: pingora's own would compress.
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
+
+    async fn early_request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<()> {
+        let digest = session.digest().and_then(|digest| digest.proxy_digest.as_ref());
+        let data = digest.and_then(|proxy| proxy.user_data.as_ref());
+        let Some(downstream) = data.and_then(|data| data.downcast_ref::<Arc<Downstream>>()) else {
+            return Error::e_explain(ErrorType::InternalError, "request without a connection");
+        };
+        exchange.accept(Arc::clone(downstream));
+        let request = session.req_header();
+        exchange.entry(|entry| {
+            entry.method = Some(request.method.as_str().chars().take(32).collect());
+            let path = request.uri.path_and_query().map_or("", |path| path.as_str());
+            entry.path = Some(path_without_values(path));
+        });
+        Ok(())
+    }
+
+    async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
+        // pingora's 60 s between two reads of a body would cut silent uploads and WebSockets.
+        session.set_read_timeout(None);
+        // Without it, the second of two requests that arrive together is dropped without an answer.
+        session.set_pipelining_enabled(true);
+        match self.judge(session, exchange).await {
+            Ok((target, upstream, swaps)) => {
+                exchange.allow(target, upstream, swaps);
+                Ok(false)
+            }
+            Err(page) => {
+                answer(session, &page).await?;
+                Ok(true)
+            }
+        }
+    }
+
+    async fn upstream_peer(&self, _session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
+        if exchange.is_revoked() {
+            return Error::e_explain(ErrorType::InternalError, "revoked");
+        }
+        // A second try sends the body again.
+        exchange.entry(|entry| entry.bytes_up = 0);
+        let deadline = *exchange.connect_by.get_or_insert_with(|| Instant::now() + self.connect);
+        let left = u32::try_from(exchange.addresses_left().max(1)).unwrap_or(u32::MAX);
+        let share = deadline.saturating_duration_since(Instant::now()) / left;
+        let websocket = exchange.is_websocket();
+        let Some(dialer) = exchange.dialer() else {
+            return Error::e_explain(ErrorType::InternalError, "no address left to dial");
+        };
+
+        let key = dialer.key();
+        let mut peer = Box::new(HttpPeer::new(dialer.address(), key.tls, key.host.clone()));
+        peer.group_key = key.group(&self.hasher);
+        let options = &mut peer.options;
+        // HTTP/2 has no WebSocket upgrade that this engine speaks (RFC 8441); in the clear nothing is negotiated.
+        options.alpn = if websocket || !key.tls { ALPN::H1 } else { ALPN::H2H1 };
+        options.max_h2_streams = 100;
+        options.idle_timeout = Some(UPSTREAM_IDLE);
+        options.total_connection_timeout = Some(share.max(Duration::from_millis(1)));
+        options.read_timeout = None;
+        options.write_timeout = None;
+        let (idle, interval, count) = UPSTREAM_KEEPALIVE;
+        let user_timeout = Duration::ZERO;
+        options.tcp_keepalive = Some(TcpKeepalive { idle, interval, count, user_timeout });
+        options.custom_l4 = Some(Arc::new(dialer));
+        Ok(peer)
+    }
+
+    async fn connected_to_upstream(
+        &self,
+        _session: &mut Session,
+        _reused: bool,
+        _peer: &HttpPeer,
+        _fd: RawFd,
+        digest: Option<&Digest>,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        let data =
+            digest.and_then(|digest| digest.proxy_digest.as_ref()).and_then(|proxy| proxy.user_data.as_ref());
+        let made_for = data.and_then(|data| data.downcast_ref::<PoolKey>());
+        let wanted = exchange.plan.as_ref().and_then(|plan| plan.key.as_ref());
+        if wanted.is_none() || made_for != wanted {
+            return Error::e_explain(ErrorType::InternalError, "pooled connection made for another request");
+        }
+        Ok(())
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        session: &mut Session,
+        request: &mut RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        let Some(plan) = &exchange.plan else {
+            return Error::e_explain(ErrorType::InternalError, "request without a plan");
+        };
+        headers::normalise(request, &plan.target)?;
+        headers::swap(request, &session.req_header().headers, &plan.swaps)?;
+        if request.version == Version::HTTP_2 && request.remove_header(&http::header::EXPECT).is_some() {
+            // pingora's HTTP/2 client never passes a 100 on, and the container would wait for it.
+            if session.req_header().version == Version::HTTP_11 {
+                session.write_continue_response().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn request_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        _end: bool,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        if exchange.is_revoked() {
+            return Error::e_explain(ErrorType::InternalError, "revoked");
+        }
+        let length = body.as_ref().map_or(0, Bytes::len);
+        exchange.entry(|entry| entry.bytes_up += length as u64);
+        Ok(())
+    }
+
+    async fn upstream_response_filter(
+        &self,
+        _session: &mut Session,
+        response: &mut ResponseHeader,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        headers::clean_response(response);
+        exchange.entry(|entry| entry.status = Some(response.status.as_u16()));
+        Ok(())
+    }
+
+    fn upstream_response_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        _end: bool,
+        exchange: &mut Exchange,
+    ) -> Result<Option<Duration>> {
+        if exchange.is_revoked() {
+            return Error::e_explain(ErrorType::InternalError, "revoked");
+        }
+        let length = body.as_ref().map_or(0, Bytes::len);
+        exchange.entry(|entry| entry.bytes_down += length as u64);
+        Ok(None)
+    }
+
+    /// Nothing was sent yet, so the next address may be tried, whatever the method.
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        _peer: &HttpPeer,
+        exchange: &mut Exchange,
+        mut error: Box<Error>,
+    ) -> Box<Error> {
+        let no_connection = matches!(
+            error.root_etype(),
+            ErrorType::ConnectError
+                | ErrorType::ConnectTimedout
+                | ErrorType::ConnectRefused
+                | ErrorType::ConnectNoRoute
+        );
+        exchange.attempt += 1;
+        error.set_retry(no_connection && exchange.addresses_left() > 0 && !exchange.is_revoked());
+        error
+    }
+
+    /// A pooled connection that the upstream closed at this moment: once more, if the request bears it.
+    fn error_while_proxy(
+        &self,
+        _peer: &HttpPeer,
+        session: &mut Session,
+        mut error: Box<Error>,
+        exchange: &mut Exchange,
+        reused: bool,
+    ) -> Box<Error> {
+        let replayable =
+            session.req_header().method.is_idempotent() && !session.as_ref().retry_buffer_truncated();
+        if replayable && !exchange.retried && !exchange.is_revoked() {
+            error.retry.decide_reuse(reused);
+        } else {
+            error.set_retry(false);
+        }
+        exchange.retried = true;
+        error
+    }
+
+    async fn fail_to_proxy(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        exchange: &mut Exchange,
+    ) -> FailToProxy {
+        let failure = failure(error);
+        let page = exchange.fail(&failure);
+        let answered = session.response_written().is_some_and(|head| !head.status.is_informational());
+        if !failure.client_gone && !answered {
+            drop(answer(session, &page).await);
+        }
+        FailToProxy { error_code: failure.reason.status(), can_reuse_downstream: false }
+    }
+
+    async fn logging(&self, session: &mut Session, _error: Option<&Error>, exchange: &mut Exchange) {
+        let status = session.response_written().map(|head| head.status.as_u16());
+        exchange.entry(|entry| entry.status = status);
+        exchange.finish();
+    }
+
+    /// The audit line says it, without the values that pingora's would have.
+    fn suppress_error_log(&self, _session: &Session, _exchange: &Exchange, _error: &Error) -> bool {
+        true
+    }
+
+    fn suppress_proxy_warn_log(
+        &self,
+        _session: &Session,
+        _exchange: &Exchange,
+        _error: &Error,
+        _context: ProxyWarnLogContext,
+    ) -> bool {
+        true
+    }
+
+    fn request_summary(&self, session: &Session, _exchange: &Exchange) -> String {
+        session.req_header().method.as_str().chars().take(32).collect()
+    }
+}
+
+fn said(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+async fn answer(session: &mut Session, page: &Page) -> Result<()> {
+    let rendered = page.render(&session.req_header().headers);
+    let body = Bytes::from(rendered.body);
+    let mut head = ResponseHeader::build(rendered.status, Some(5))?;
+    head.insert_header("content-type", rendered.content_type)?;
+    head.insert_header("content-length", body.len().to_string())?;
+    head.insert_header("cache-control", "no-store")?;
+    if let Some(reason) = page.reason {
+        head.insert_header("x-understudy-reason", reason.code())?;
+    }
+    let has_body = !session.as_mut().is_body_empty();
+    if has_body || session.req_header().method == http::Method::CONNECT {
+        session.set_keepalive(None);
+    }
+    let bodiless = session.req_header().method == http::Method::HEAD;
+    session.write_response_header(Box::new(head), bodiless).await?;
+    if !bodiless {
+        session.write_response_body(Some(body), true).await?;
+    }
+    if has_body {
+        drop(tokio::time::timeout(DRAINED_FOR, drain(session)).await);
+    }
+    Ok(())
+}
+
+async fn drain(session: &mut Session) {
+    let mut drained = 0;
+    while let Ok(Some(bytes)) = session.as_downstream_mut().read_request_body().await {
+        drained += bytes.len();
+        if drained > DRAINED {
+            return;
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Everything that connections of all containers share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pingora_core::apps::{HttpServerOptions, ServerApp};
+use pingora_core::protocols::Stream;
+use pingora_core::server::configuration::ServerConf;
+use pingora_proxy::HttpProxy;
+
+use super::engine::Engine;
+use super::{Downstream, h2_limits};
+use crate::audit::Audit;
+use crate::connection::OriginalDestination;
+use crate::credentials::Vault;
+use crate::dns::Resolver;
+use crate::tls::roots::read_roots;
+use crate::tls::{Authority, Leaves, RootsError};
+
+/// What a gateway is made of.
+pub struct GatewayParts {
+    pub authority: Authority,
+    /// PEM; exactly the authorities that upstreams are held to. Written by [`crate::tls::write_roots`].
+    pub roots_file: PathBuf,
+    pub vault: Arc<Vault>,
+    pub resolver: Arc<Resolver>,
+    pub audit: Audit,
+    /// [`crate::connection::Redirected`] outside of tests.
+    pub original_destination: Arc<dyn OriginalDestination>,
+    pub limits: Limits,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Open connections of one container.
+    pub connections: u64,
+    /// From accepting to knowing what it is.
+    pub first_bytes: Duration,
+    pub handshake: Duration,
+    /// From the decision to an upstream connection, over all addresses.
+    pub connect: Duration,
+    /// Idle upstream connections, of all containers.
+    pub pooled: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            first_bytes: Duration::from_secs(10),
+            handshake: Duration::from_secs(10),
+            connect: Duration::from_secs(10),
+            pooled: 512,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    #[error("upstream roots: {0}")]
+    Roots(#[from] RootsError),
+    #[error("{}: path of the upstream roots is not UTF-8", .0.display())]
+    Path(PathBuf),
+}
+
+pub struct Gateway {
+    leaves: Leaves,
+    audit: Audit,
+    original_destination: Arc<dyn OriginalDestination>,
+    limits: Limits,
+    proxy: Arc<HttpProxy<Engine>>,
+}
+
+impl Gateway {
+    /// Fails if there is no root to hold upstreams to: pingora panics then, and falls back to the platform's roots if
+    /// it is given no file.
+    pub fn new(parts: GatewayParts) -> Result<Arc<Self>, GatewayError> {
+        read_roots(&parts.roots_file)?;
+        let roots = parts.roots_file.to_str().ok_or_else(|| GatewayError::Path(parts.roots_file.clone()))?;
+        let configuration = ServerConf {
+            ca_file: Some(roots.to_owned()),
+            upstream_keepalive_pool_size: parts.limits.pooled,
+            // Tries in all; which failures are tried again is the engine's decision.
+            max_retries: 8,
+            ..ServerConf::default()
+        };
+        let engine = Engine {
+            vault: parts.vault,
+            resolver: parts.resolver,
+            audit: parts.audit.clone(),
+            connect: parts.limits.connect,
+            hasher: std::hash::RandomState::new(),
+        };
+        let mut proxy = HttpProxy::new(engine, Arc::new(configuration));
+        let mut options = HttpServerOptions::default();
+        // Lets the engine refuse CONNECT with a page; pingora's own answer is a bare 405.
+        options.allow_connect_method_proxying = true;
+        options.h2_idle_timeout = Some(Duration::from_secs(300));
+        proxy.server_options = Some(options);
+        proxy.h2_options = Some(h2_limits::options());
+        proxy.handle_init_modules();
+        Ok(Arc::new(Self {
+            leaves: Leaves::new(parts.authority),
+            audit: parts.audit,
+            original_destination: parts.original_destination,
+            limits: parts.limits,
+            proxy: Arc::new(proxy),
+        }))
+    }
+
+    pub fn leaves(&self) -> &Leaves {
+        &self.leaves
+    }
+
+    pub fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub fn original_destination(&self) -> &dyn OriginalDestination {
+        &*self.original_destination
+    }
+
+    /// Serves a connection's requests until it ends. Dropping the future cuts it.
+    pub async fn converse(&self, stream: Stream, downstream: &Downstream) {
+        let shutdown = downstream.container.revocation();
+        self.proxy.process_new(stream, &shutdown).await;
+    }
+
+    /// Closes idle kept-alive connections, for a shutdown that waits for those that work.
+    pub async fn drain(&self) {
+        use pingora_core::apps::HttpServerApp;
+        self.proxy.http_cleanup().await;
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gateway(..)")
+    }
+}

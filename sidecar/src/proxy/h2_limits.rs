@@ -1,0 +1,26 @@
+//! HTTP/2 settings towards containers. pingora's bounds hold only as long as nobody sets options of their own, so
+//! each bound is set here.
+
+use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
+
+/// Decoded headers of one request; an agent's are a few KiB.
+pub(super) const HEADER_LIST: u32 = 64 * 1024;
+pub(super) const STREAMS: u32 = 128;
+/// Requests whose streams were reset still run for a moment: this many at once before more are refused.
+pub(super) const REQUESTS_IN_FLIGHT: usize = 2 * STREAMS as usize;
+
+pub(super) fn options() -> H2Options {
+    let mut options = default_h2_options();
+    options
+        .max_header_list_size(HEADER_LIST)
+        .max_concurrent_streams(STREAMS)
+        // Rapid reset (CVE-2023-44487) and its kin end the connection.
+        .max_pending_accept_reset_streams(20)
+        .max_local_error_reset_streams(Some(100))
+        .max_concurrent_reset_streams(20)
+        // Windows are memory that one connection can fill while the upstream does not read.
+        .initial_window_size(1 << 20)
+        .initial_connection_window_size(4 << 20)
+        .max_send_buffer_size(1 << 20);
+    options
+}

@@ -1,0 +1,121 @@
+//! What changes in the heads that pass through. Pure.
+
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, Uri, Version};
+use pingora_error::{ErrorType, OrErr, Result};
+use pingora_http::{RequestHeader, ResponseHeader};
+
+use super::request::Target;
+use crate::credentials::Swaps;
+
+/// Origin-form and one Host, whatever form the client chose (RFC 9112 section 3.2.2 asks this of gateways).
+pub(super) fn normalise(request: &mut RequestHeader, target: &Target) -> Result<()> {
+    let uri = if request.version == Version::HTTP_2 && request.uri.authority().is_some() {
+        let builder = Uri::builder().authority(target.authority.as_str());
+        let scheme = request.uri.scheme_str().unwrap_or("https").to_owned();
+        builder.scheme(scheme.as_str()).path_and_query(target.path.clone()).build()
+    } else {
+        Uri::builder().path_and_query(target.path.clone()).build()
+    };
+    let uri = uri.or_err(ErrorType::InvalidHTTPHeader, "target that cannot be written in origin-form")?;
+    request.set_uri(uri);
+    request.insert_header(header::HOST, target.authority.as_str())?;
+    for name in proxy_headers(&request.headers) {
+        request.remove_header(&name);
+    }
+    Ok(())
+}
+
+/// Writes the swaps. The values come from `downstream`, the head as the container sent it: a `Connection: authorization`
+/// has taken the header out of `request` by now.
+pub(super) fn swap(request: &mut RequestHeader, downstream: &HeaderMap, swaps: &Swaps) -> Result<()> {
+    let mut names: Vec<&HeaderName> = swaps.headers.iter().map(|(name, _, _)| name).collect();
+    names.sort_unstable_by_key(|name| name.as_str());
+    names.dedup();
+    for name in names {
+        let mut values: Vec<HeaderValue> = downstream.get_all(name).iter().cloned().collect();
+        for (_, index, value) in swaps.headers.iter().filter(|(swapped, _, _)| swapped == name) {
+            let Some(slot) = values.get_mut(*index) else {
+                return pingora_error::Error::e_explain(
+                    ErrorType::InternalError,
+                    "swap of a header that is not there",
+                );
+            };
+            *slot = value.clone();
+            slot.set_sensitive(true);
+        }
+        request.remove_header(name);
+        for value in values {
+            request.append_header(name.clone(), value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes out what would lead the client around the sidecar (RFC 7838), or what speaks of a proxy.
+pub(super) fn clean_response(response: &mut ResponseHeader) {
+    response.remove_header(&header::ALT_SVC);
+    for name in proxy_headers(&response.headers) {
+        response.remove_header(&name);
+    }
+}
+
+fn proxy_headers(headers: &HeaderMap) -> Vec<HeaderName> {
+    headers.keys().filter(|name| name.as_str().starts_with("proxy-")).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::request::Upgrade;
+
+    fn target() -> Target {
+        Target {
+            host: "api.example.com".parse().unwrap(),
+            authority: "api.example.com".to_owned(),
+            path: "/a?b".parse().unwrap(),
+            upgrade: Upgrade::None,
+        }
+    }
+
+    fn swaps(index: usize) -> Swaps {
+        let value = HeaderValue::from_static("Bearer real");
+        Swaps { headers: vec![(header::AUTHORIZATION, index, value)], secrets: vec!["key".to_owned()] }
+    }
+
+    #[test]
+    fn absolute_form_becomes_origin_form() {
+        let mut request = RequestHeader::build("GET", b"http://api.example.com/a?b", None).unwrap();
+        request.insert_header("Host", "API.example.com.").unwrap();
+        request.insert_header("Proxy-Authorization", "Basic eA==").unwrap();
+        request.insert_header("Proxy-Connection", "close").unwrap();
+        normalise(&mut request, &target()).unwrap();
+        assert_eq!(request.raw_path(), b"/a?b");
+        assert_eq!(request.headers.get("host").unwrap(), "api.example.com");
+        assert_eq!(request.headers.len(), 1);
+    }
+
+    #[test]
+    fn a_swap_reaches_the_right_value_and_brings_back_a_header_that_was_taken_out() {
+        let mut downstream = HeaderMap::new();
+        downstream.append(header::AUTHORIZATION, HeaderValue::from_static("Bearer other"));
+        downstream.append(header::AUTHORIZATION, HeaderValue::from_static("Bearer stand-in"));
+        let mut request = RequestHeader::build("GET", b"/", None).unwrap();
+        swap(&mut request, &downstream, &swaps(1)).unwrap();
+        let values: Vec<_> = request.headers.get_all("authorization").iter().collect();
+        assert_eq!(values, ["Bearer other", "Bearer real"]);
+        assert!(values[1].is_sensitive());
+        assert!(swap(&mut request, &downstream, &swaps(2)).is_err());
+    }
+
+    #[test]
+    fn responses_lose_what_leads_around() {
+        let mut response = ResponseHeader::build(200, None).unwrap();
+        for name in ["Alt-Svc", "Proxy-Authenticate", "Proxy-Status", "Content-Type"] {
+            response.insert_header(name, "x").unwrap();
+        }
+        clean_response(&mut response);
+        let left: Vec<_> = response.headers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(left, ["content-type"]);
+    }
+}

@@ -1,0 +1,186 @@
+//! What a refused request is answered with: short, for people and for agents. Pure.
+
+use http::{HeaderMap, header};
+use serde_json::json;
+
+use crate::reason::Reason;
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Page {
+    pub(super) reason: Option<Reason>,
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) container: String,
+    pub(super) policy: String,
+    pub(super) rule: Option<String>,
+    /// The particular fault, in words, without any value of the request.
+    pub(super) detail: Option<String>,
+    /// What the operator would run or write.
+    pub(super) remedy: Option<String>,
+}
+
+pub(super) struct Rendered {
+    pub(super) status: u16,
+    pub(super) content_type: &'static str,
+    pub(super) body: String,
+}
+
+impl Page {
+    pub(super) fn render(&self, request: &HeaderMap) -> Rendered {
+        let reason = self.reason.unwrap_or(Reason::Internal);
+        let (content_type, body) = if wants_json(request) {
+            ("application/json", self.json(reason))
+        } else {
+            ("text/plain; charset=utf-8", self.text(reason))
+        };
+        Rendered { status: reason.status(), content_type, body }
+    }
+
+    fn text(&self, reason: Reason) -> String {
+        let mut text = format!("understudy: {}:{}: {}\n", self.host, self.port, sentence(reason));
+        if let Some(detail) = &self.detail {
+            text.push_str(&format!("detail: {detail}\n"));
+        }
+        text.push_str(&format!(
+            "reason: {}\ncontainer: {}\npolicy: {}",
+            reason.code(),
+            self.container,
+            self.policy
+        ));
+        if let Some(rule) = &self.rule {
+            text.push_str(&format!(" ({rule})"));
+        }
+        text.push('\n');
+        if let Some(remedy) = &self.remedy {
+            text.push_str(&format!("operator: {remedy}\n"));
+        }
+        text
+    }
+
+    fn json(&self, reason: Reason) -> String {
+        let error = json!({
+            "type": reason.code(),
+            "message": format!("understudy: {}:{}: {}", self.host, self.port, sentence(reason)),
+            "detail": self.detail,
+            "host": self.host,
+            "port": self.port,
+            "container": self.container,
+            "policy": self.policy,
+            "rule": self.rule,
+            "operator": self.remedy,
+        });
+        format!("{}\n", json!({ "error": error }))
+    }
+}
+
+/// Anything but JSON is asked for: text. What API clients send as a matter of course is `application/json`, alone or first.
+fn wants_json(request: &HeaderMap) -> bool {
+    let accept = request.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    for media in accept.flat_map(|value| value.split(',')) {
+        let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match media.as_str() {
+            "application/json" => return true,
+            "text/html" | "text/plain" => return false,
+            other if other.ends_with("+json") => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Whose decision or fault it is, in a sentence that an agent can act on.
+fn sentence(reason: Reason) -> &'static str {
+    match reason {
+        Reason::HostNotAllowed => "refused by policy: no rule allows this host. Trying again will not help",
+        Reason::PortNotAllowed => "refused by policy: this host is allowed, but not on this port",
+        Reason::DeniedByRule => "refused by policy: a rule denies this host. Trying again will not help",
+        Reason::PolicyFailed => "refused: the container's policy could not be loaded, so it allows nothing",
+        Reason::AddressLiteral => {
+            "refused: connect by a host name; addresses that were not looked up are not reachable"
+        }
+        Reason::NameMismatch => "refused: the request names another host than its connection was made for",
+        Reason::NameMissing => "refused: the connection names no host",
+        Reason::Malformed => "refused: the request is not well-formed",
+        Reason::ProtocolNotAllowed => "refused: only HTTP and HTTPS can leave this container",
+        Reason::Timeout => "refused: too little arrived in time",
+        Reason::DirectConnection => "refused: this is not a server",
+        Reason::ProxyRequest => {
+            "refused: no proxy is needed or offered here, and only WebSockets can be upgraded to"
+        }
+        Reason::Overloaded => "refused: too many at once from this container; try again later",
+        Reason::Revoked => "refused: the operator has revoked this container",
+        Reason::ForeignCredential => {
+            "refused: a credential that is not a stand-in, at a host that a secret is bound to"
+        }
+        Reason::CredentialNotGranted => "refused: the stand-in's secret is not granted to this container",
+        Reason::CredentialMisdirected => {
+            "refused: a stand-in on its way to a host that its secret is not for"
+        }
+        Reason::CredentialMisplaced => {
+            "refused: a stand-in in a place of the request that its secret is not for"
+        }
+        Reason::RealCredential => "refused: the request holds a real credential",
+        Reason::CredentialInClear => "refused: a stand-in over a connection without TLS",
+        Reason::PrivateAddress => "refused: this name leads to a private or otherwise special address",
+        Reason::NameNotFound => {
+            "the sidecar cannot resolve this name; neither the request nor policy is at fault"
+        }
+        Reason::UpstreamFailed => "the server cannot be reached or broke off; policy allows this request",
+        Reason::UpstreamUntrusted => "the server's certificate does not verify; nothing was sent to it",
+        Reason::UpstreamTimeout => "the server did not answer in time; policy allows this request",
+        Reason::Internal => "a fault of the sidecar itself; nothing was sent",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page() -> Page {
+        Page {
+            reason: Some(Reason::HostNotAllowed),
+            host: "evil.example".to_owned(),
+            port: 443,
+            container: "agent".to_owned(),
+            policy: "harness-only".to_owned(),
+            rule: Some("web.toml:3".to_owned()),
+            detail: None,
+            remedy: Some("add [[allow]] host = \"evil.example\"".to_owned()),
+        }
+    }
+
+    fn accept(value: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, value.parse().unwrap());
+        headers
+    }
+
+    #[test]
+    fn people_get_lines_with_all_that_matters() {
+        let page = page().render(&HeaderMap::new());
+        assert_eq!((page.status, page.content_type), (403, "text/plain; charset=utf-8"));
+        assert_eq!(
+            page.body,
+            "understudy: evil.example:443: refused by policy: no rule allows this host. Trying again will not help\n\
+             reason: host-not-allowed\ncontainer: agent\npolicy: harness-only (web.toml:3)\n\
+             operator: add [[allow]] host = \"evil.example\"\n"
+        );
+    }
+
+    #[test]
+    fn programs_get_json_if_they_ask_first() {
+        for json in
+            ["application/json", "Application/JSON; q=1", "application/vnd.api+json", "*/*, application/json"]
+        {
+            let page = page().render(&accept(json));
+            assert_eq!(page.content_type, "application/json", "{json}");
+            let body: serde_json::Value = serde_json::from_str(&page.body).unwrap();
+            assert_eq!(body["error"]["type"], "host-not-allowed");
+            assert_eq!(body["error"]["host"], "evil.example");
+            assert_eq!(body["error"]["container"], "agent");
+        }
+        for text in ["*/*", "text/html,application/json", "text/plain", "image/png"] {
+            assert_eq!(page().render(&accept(text)).content_type, "text/plain; charset=utf-8", "{text}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Which requests may share an upstream connection. Pure.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+
+use understudy_control::ContainerId;
+
+use crate::dns::Upstream;
+
+/// Requests with the same key may follow each other on one connection, and no others: an upstream may remember who
+/// spoke before, so containers, secrets and rules are kept apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct PoolKey {
+    pub(super) container: ContainerId,
+    pub(super) policy: String,
+    pub(super) rule: String,
+    /// Sorted names of the secrets that are swapped in.
+    pub(super) secrets: Vec<String>,
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) tls: bool,
+    pub(super) address: SocketAddr,
+}
+
+impl PoolKey {
+    pub(super) fn new(
+        container: &ContainerId,
+        upstream: &Upstream,
+        address: SocketAddr,
+        secrets: &[String],
+        tls: bool,
+    ) -> Self {
+        let permit = upstream.permit();
+        let mut secrets = secrets.to_vec();
+        secrets.sort_unstable();
+        secrets.dedup();
+        Self {
+            container: container.clone(),
+            policy: permit.policy().to_owned(),
+            rule: permit.rule().to_owned(),
+            secrets,
+            host: permit.host().to_string(),
+            port: permit.port(),
+            tls,
+            address,
+        }
+    }
+
+    /// For pingora's pool, whose own key has none of this. Keyed, so that nobody outside can aim for a collision; and
+    /// should there be one, the exact key is compared again before the connection is used.
+    pub(super) fn group(&self, hasher: &RandomState) -> u64 {
+        hasher.hash_one(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> PoolKey {
+        PoolKey {
+            container: "a".repeat(64).parse().unwrap(),
+            policy: "web".to_owned(),
+            rule: "web.toml:3".to_owned(),
+            secrets: vec!["one".to_owned()],
+            host: "api.example.com".to_owned(),
+            port: 443,
+            tls: true,
+            address: ([192, 0, 2, 1], 443).into(),
+        }
+    }
+
+    #[test]
+    fn every_part_keeps_connections_apart() {
+        let hasher = RandomState::new();
+        let changes: [fn(&mut PoolKey); 8] = [
+            |key| key.container = "b".repeat(64).parse().unwrap(),
+            |key| key.policy.push('x'),
+            |key| key.rule.push('4'),
+            |key| key.secrets.clear(),
+            |key| key.host.push('m'),
+            |key| key.port = 8443,
+            |key| key.tls = false,
+            |key| key.address.set_port(1),
+        ];
+        for (index, change) in changes.into_iter().enumerate() {
+            let mut other = key();
+            change(&mut other);
+            assert_ne!(other, key(), "{index}");
+            assert_ne!(other.group(&hasher), key().group(&hasher), "{index}");
+        }
+        assert_eq!(key().group(&hasher), key().group(&hasher));
+        assert_ne!(key().group(&RandomState::new()), key().group(&hasher));
+    }
+}

@@ -1,0 +1,170 @@
+//! What becomes known about a request while it runs, and its one audit line.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::Downstream;
+use super::dial::Dialer;
+use super::downstream::InFlight;
+use super::failure::Failure;
+use super::page::Page;
+use super::pool_key::PoolKey;
+use super::request::{Target, Upgrade};
+use crate::audit::{Audit, Decision, Entry};
+use crate::credentials::Swaps;
+use crate::dns::Upstream;
+use crate::reason::Reason;
+
+/// pingora's context of one request.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) audit: Audit,
+    pub(super) accepted: Option<Accepted>,
+    pub(super) plan: Option<Plan>,
+    /// Address of the upstream that is tried, from 0.
+    pub(super) attempt: usize,
+    /// Whether a broken pooled connection was answered with a second try already.
+    pub(super) retried: bool,
+    pub(super) connect_by: Option<Instant>,
+}
+
+/// A request that belongs to a connection of ours.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    pub(super) downstream: Arc<Downstream>,
+    pub(super) entry: Entry,
+    pub(super) in_flight: usize,
+    _count: InFlight,
+}
+
+/// All that an allowed request needs on its way.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) target: Target,
+    pub(super) upstream: Upstream,
+    pub(super) swaps: Swaps,
+    pub(super) key: Option<PoolKey>,
+}
+
+impl Exchange {
+    pub(super) fn new(audit: Audit) -> Self {
+        Self { audit, accepted: None, plan: None, attempt: 0, retried: false, connect_by: None }
+    }
+
+    pub(super) fn accept(&mut self, downstream: Arc<Downstream>) {
+        let (count, in_flight) = downstream.begin();
+        let mut entry = Entry::new(&downstream.container, if downstream.tls { "https" } else { "http" });
+        entry.port = Some(downstream.port);
+        entry.host = downstream.identity.name.as_ref().map(ToString::to_string);
+        self.accepted = Some(Accepted { downstream, entry, in_flight, _count: count });
+    }
+
+    /// Notes a refusal, and gives the page that tells it.
+    pub(super) fn refuse(&mut self, reason: Reason) -> Page {
+        let Some(accepted) = &mut self.accepted else {
+            return Page { reason: Some(Reason::Internal), ..Page::default() };
+        };
+        let entry = &mut accepted.entry;
+        entry.decision = Decision::Denied;
+        entry.reason = Some(reason);
+        Page {
+            reason: Some(reason),
+            host: entry.host.clone().unwrap_or_else(|| "unnamed host".to_owned()),
+            port: accepted.downstream.port,
+            container: accepted.downstream.container.label().to_owned(),
+            policy: accepted.downstream.container.policy.label().to_owned(),
+            rule: entry.rule.clone(),
+            detail: None,
+            remedy: None,
+        }
+    }
+
+    /// Notes how an exchange failed that had begun, and gives the page for the case that none was answered yet.
+    pub(super) fn fail(&mut self, failure: &Failure) -> Page {
+        let was_allowed = self.plan.is_some();
+        let mut page = self.refuse(failure.reason);
+        page.detail = Some(failure.detail.clone());
+        if let Some(accepted) = &mut self.accepted {
+            if was_allowed {
+                accepted.entry.decision = Decision::Terminated;
+                accepted.entry.reason = (!failure.client_gone).then_some(failure.reason);
+            }
+            let who = if failure.client_gone { "the container broke off: " } else { "" };
+            accepted.entry.detail = Some(format!("{who}{}", failure.detail));
+        }
+        page
+    }
+
+    pub(super) fn allow(&mut self, target: Target, upstream: Upstream, swaps: Swaps) {
+        if let Some(accepted) = &mut self.accepted {
+            accepted.entry.decision = Decision::Allowed;
+            accepted.entry.rule = Some(upstream.permit().rule().to_owned());
+            accepted.entry.secrets = swaps.secrets.clone();
+        }
+        self.plan = Some(Plan { target, upstream, swaps, key: None });
+    }
+
+    /// The dialler of the next try. `None` when all addresses were tried, or nothing was allowed.
+    pub(super) fn dialer(&mut self) -> Option<Dialer> {
+        let accepted = self.accepted.as_ref()?;
+        let plan = self.plan.as_mut()?;
+        let dialer = Dialer::new(&plan.upstream, self.attempt, |address| {
+            let id = &accepted.downstream.container.id;
+            PoolKey::new(id, &plan.upstream, address, &plan.swaps.secrets, accepted.downstream.tls)
+        })?;
+        plan.key = Some(dialer.key().clone());
+        Some(dialer)
+    }
+
+    pub(super) fn addresses_left(&self) -> usize {
+        let all = self.plan.as_ref().map_or(0, |plan| plan.upstream.addresses().len());
+        all.saturating_sub(self.attempt)
+    }
+
+    pub(super) fn is_websocket(&self) -> bool {
+        self.plan.as_ref().is_some_and(|plan| plan.target.upgrade == Upgrade::WebSocket)
+    }
+
+    pub(super) fn is_revoked(&self) -> bool {
+        self.accepted.as_ref().is_none_or(|accepted| accepted.downstream.container.is_revoked())
+    }
+
+    pub(super) fn entry(&mut self, change: impl FnOnce(&mut Entry)) {
+        if let Some(accepted) = &mut self.accepted {
+            change(&mut accepted.entry);
+        }
+    }
+
+    /// Writes the line. Once: what comes after is not about this request.
+    pub(super) fn finish(&mut self) {
+        let Some(mut accepted) = self.accepted.take() else { return };
+        let container = &accepted.downstream.container;
+        if container.is_revoked() && accepted.entry.decision != Decision::Denied {
+            accepted.entry.decision = Decision::Terminated;
+            accepted.entry.reason = Some(Reason::Revoked);
+        }
+        let counters = &container.counters;
+        match accepted.entry.decision {
+            Decision::Allowed => &counters.allowed,
+            Decision::Denied => &counters.denied,
+            Decision::Terminated => &counters.terminated,
+        }
+        .fetch_add(1, Relaxed);
+        self.audit.write(accepted.entry);
+    }
+}
+
+/// A request whose connection is cut, or whose task panics, never comes to pingora's logging phase.
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.entry(|entry| {
+            if entry.decision == Decision::Allowed {
+                entry.decision = Decision::Terminated;
+            } else if entry.reason.is_none() {
+                entry.reason = Some(Reason::Internal);
+            }
+        });
+        self.finish();
+    }
+}

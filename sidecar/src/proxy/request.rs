@@ -1,0 +1,144 @@
+//! Which host a request is for, and in which form it goes on. Pure.
+
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, Method, Uri, Version, header};
+use understudy_policies::{HostName, NameError};
+
+use crate::connection::{Identity, Standing};
+use crate::reason::Reason;
+
+/// The head of a request as far as its target is in it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head<'a> {
+    pub(super) method: &'a Method,
+    pub(super) uri: &'a Uri,
+    pub(super) version: Version,
+    pub(super) headers: &'a HeaderMap,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) host: HostName,
+    /// The Host header that goes upstream: the canonical name, with the port if the client wrote one.
+    pub(super) authority: String,
+    /// Path and query in origin-form, or `*`.
+    pub(super) path: PathAndQuery,
+    pub(super) upgrade: Upgrade,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Upgrade {
+    None,
+    WebSocket,
+    /// An offer of HTTP/2 in the clear, which a server may ignore (RFC 9110 section 7.8), and this one does.
+    Ignored,
+}
+
+/// Where a request wants to go and what speaks against it, as far as it can be told: a refusal names the host even
+/// if the name is what is wrong.
+pub(super) fn target(identity: &Identity, tls: bool, port: u16, head: Head<'_>) -> Result<Target, Refused> {
+    let named = authorities(head).and_then(|authority| host_and_port(&authority));
+    let host = named.as_ref().ok().map(|(host, _)| host.clone()).or_else(|| identity.name.clone());
+    let refused = |reason| Refused { reason, host: host.clone() };
+
+    if head.method == Method::CONNECT {
+        return Err(refused(Reason::ProxyRequest));
+    }
+    if let Standing::Refused(reason) = identity.standing {
+        return Err(refused(reason));
+    }
+    let (name, stated_port) = named.map_err(refused)?;
+    let absolute = head.version != Version::HTTP_2 && head.uri.scheme().is_some();
+    let elsewhere = if absolute { Reason::ProxyRequest } else { Reason::NameMismatch };
+    let scheme = if tls { "https" } else { "http" };
+    if absolute && head.uri.scheme_str() != Some(scheme) {
+        return Err(refused(Reason::ProxyRequest));
+    }
+    if identity.name.as_ref().is_some_and(|identity| *identity != name) {
+        return Err(refused(elsewhere));
+    }
+    if stated_port.is_some_and(|stated| stated != port) {
+        return Err(refused(elsewhere));
+    }
+    let upgrade = upgrade(head).map_err(refused)?;
+    let path = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    let authority = match stated_port {
+        Some(port) => format!("{name}:{port}"),
+        None => name.to_string(),
+    };
+    Ok(Target { host: name, authority, path, upgrade })
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) reason: Reason,
+    pub(super) host: Option<HostName>,
+}
+
+/// The one authority of a request: of all places that can name one, each that does must say the same.
+fn authorities(head: Head<'_>) -> Result<String, Reason> {
+    let mut found: Option<String> = None;
+    let mut hosts = head.headers.get_all(header::HOST).iter();
+    if let Some(host) = hosts.next() {
+        found = Some(host.to_str().map_err(|_| Reason::Malformed)?.to_owned());
+    }
+    if hosts.next().is_some() {
+        return Err(Reason::Malformed);
+    }
+    match (head.uri.authority(), found) {
+        (None, None) => Err(Reason::Malformed),
+        (None, Some(host)) => Ok(host),
+        (Some(authority), None) => Ok(authority.as_str().to_owned()),
+        (Some(authority), Some(host)) => {
+            if host_and_port(authority.as_str())? != host_and_port(&host)? {
+                return Err(Reason::NameMismatch);
+            }
+            Ok(host)
+        }
+    }
+}
+
+/// RFC 9110 section 7.2: no userinfo; the port is digits or absent.
+fn host_and_port(text: &str) -> Result<(HostName, Option<u16>), Reason> {
+    if text.contains('@') {
+        return Err(Reason::Malformed);
+    }
+    let authority: Authority = text.parse().map_err(|_| Reason::Malformed)?;
+    let port = match text.strip_prefix(authority.host()).ok_or(Reason::Malformed)? {
+        "" => None,
+        digits => {
+            let digits = digits.strip_prefix(':').ok_or(Reason::Malformed)?;
+            if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(Reason::Malformed);
+            }
+            Some(digits.parse().map_err(|_| Reason::Malformed)?)
+        }
+    };
+    match HostName::from_wire(authority.host().as_bytes()) {
+        Ok(name) => Ok((name, port)),
+        // Well-formed, and never what was looked up.
+        Err(NameError::Address) => Err(Reason::NameMismatch),
+        Err(_) => Err(Reason::Malformed),
+    }
+}
+
+fn upgrade(head: Head<'_>) -> Result<Upgrade, Reason> {
+    if head.version == Version::HTTP_2 {
+        return Ok(Upgrade::None);
+    }
+    let mut found = Upgrade::None;
+    for value in head.headers.get_all(header::UPGRADE) {
+        let value = value.to_str().map_err(|_| Reason::Malformed)?;
+        for protocol in value.split(',').map(str::trim) {
+            found = match (found, protocol) {
+                (Upgrade::None, name) if name.eq_ignore_ascii_case("websocket") => Upgrade::WebSocket,
+                (Upgrade::None, name) if name.eq_ignore_ascii_case("h2c") => Upgrade::Ignored,
+                _ => return Err(Reason::ProxyRequest),
+            };
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

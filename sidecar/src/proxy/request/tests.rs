@@ -1,0 +1,134 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn identity() -> Identity {
+    Identity { name: Some("api.example.com".parse().unwrap()), standing: Standing::LookedUp }
+}
+
+fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs {
+        headers.append(http::HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
+    }
+    headers
+}
+
+fn ask(
+    method: Method,
+    uri: &str,
+    version: Version,
+    tls: bool,
+    pairs: &[(&str, &str)],
+) -> Result<Target, Reason> {
+    let uri: Uri = uri.parse().unwrap();
+    let headers = headers(pairs);
+    let head = Head { method: &method, uri: &uri, version, headers: &headers };
+    target(&identity(), tls, if tls { 443 } else { 80 }, head).map_err(|refused| refused.reason)
+}
+
+fn get(uri: &str, tls: bool, pairs: &[(&str, &str)]) -> Result<Target, Reason> {
+    ask(Method::GET, uri, Version::HTTP_11, tls, pairs)
+}
+
+#[test]
+fn the_name_must_be_that_of_the_connection() {
+    for (host, wanted) in [
+        ("api.example.com", Ok("api.example.com")),
+        ("API.example.com.", Ok("api.example.com")),
+        ("api.example.com:443", Ok("api.example.com:443")),
+        ("api.example.com:80", Err(Reason::NameMismatch)),
+        ("other.example.com", Err(Reason::NameMismatch)),
+        ("example.com", Err(Reason::NameMismatch)),
+        ("192.0.2.1", Err(Reason::NameMismatch)),
+        ("[::1]", Err(Reason::NameMismatch)),
+        ("user@api.example.com", Err(Reason::Malformed)),
+        ("api.example.com:", Err(Reason::Malformed)),
+        ("api.example.com:+443", Err(Reason::Malformed)),
+        ("api.example.com:99999", Err(Reason::Malformed)),
+        ("api.example.com:443:443", Err(Reason::Malformed)),
+        ("api.example.com/x", Err(Reason::Malformed)),
+        ("api.example.com, other.example", Err(Reason::Malformed)),
+        ("api%2eexample.com", Err(Reason::Malformed)),
+        ("", Err(Reason::Malformed)),
+    ] {
+        let result = get("/", true, &[("host", host)]);
+        assert_eq!(result.map(|target| target.authority), wanted.map(str::to_owned), "{host:?}");
+    }
+}
+
+#[test]
+fn all_places_that_name_a_host_must_agree() {
+    let good = "api.example.com";
+    assert_eq!(get("/", true, &[]), Err(Reason::Malformed));
+    assert_eq!(get("/", true, &[("host", good), ("host", good)]), Err(Reason::Malformed));
+    let h2 = |authority: &str, pairs: &[(&str, &str)]| {
+        ask(Method::GET, &format!("https://{authority}/p?q"), Version::HTTP_2, true, pairs)
+    };
+    assert_eq!(h2(good, &[]).unwrap().path.as_str(), "/p?q");
+    assert!(h2(good, &[("host", "API.example.com")]).is_ok());
+    assert_eq!(h2(good, &[("host", "evil.example")]), Err(Reason::NameMismatch));
+    assert_eq!(h2("evil.example", &[]), Err(Reason::NameMismatch));
+    assert_eq!(h2("evil.example", &[("host", good)]), Err(Reason::NameMismatch));
+}
+
+#[test]
+fn proxy_requests_reach_their_own_host_only() {
+    let host = ("host", "api.example.com");
+    let same = get("http://api.example.com/a?b", false, &[host]).unwrap();
+    assert_eq!((same.path.as_str(), same.authority.as_str()), ("/a?b", "api.example.com"));
+    assert_eq!(get("http://api.example.com", false, &[host]).unwrap().path.as_str(), "/");
+    let other = ("host", "evil.example");
+    assert_eq!(get("http://evil.example/", false, &[other]), Err(Reason::ProxyRequest));
+    assert_eq!(get("http://evil.example/", false, &[host]), Err(Reason::NameMismatch));
+    assert_eq!(get("https://api.example.com/", false, &[host]), Err(Reason::ProxyRequest));
+    assert_eq!(get("http://api.example.com/", true, &[host]), Err(Reason::ProxyRequest));
+    let connect = ask(Method::CONNECT, "api.example.com:443", Version::HTTP_11, false, &[host]);
+    assert_eq!(connect, Err(Reason::ProxyRequest));
+    let connect = ask(Method::CONNECT, "https://api.example.com/", Version::HTTP_2, true, &[]);
+    assert_eq!(connect, Err(Reason::ProxyRequest));
+}
+
+#[test]
+fn only_websockets_upgrade() {
+    let with = |values: &[&str]| {
+        let mut pairs = vec![("host", "api.example.com")];
+        pairs.extend(values.iter().map(|value| ("upgrade", *value)));
+        get("/", false, &pairs).map(|target| target.upgrade)
+    };
+    assert_eq!(with(&[]), Ok(Upgrade::None));
+    assert_eq!(with(&["WebSocket"]), Ok(Upgrade::WebSocket));
+    assert_eq!(with(&["h2c"]), Ok(Upgrade::Ignored));
+    for bad in [&["TLS/1.0"][..], &["websocket, h2c"], &["websocket", "websocket"], &["h2c", "tcp"], &[""]] {
+        assert_eq!(with(bad), Err(Reason::ProxyRequest), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_refused_connection_refuses_everything_and_names_what_was_asked_for() {
+    let identity = Identity { name: None, standing: Standing::Refused(Reason::AddressLiteral) };
+    let headers = headers(&[("host", "metadata.example")]);
+    let head = Head {
+        method: &Method::GET,
+        uri: &Uri::from_static("/"),
+        version: Version::HTTP_11,
+        headers: &headers,
+    };
+    let refused = target(&identity, false, 80, head).unwrap_err();
+    assert_eq!(refused.reason, Reason::AddressLiteral);
+    assert_eq!(refused.host, Some("metadata.example".parse().unwrap()));
+}
+
+proptest! {
+    #[test]
+    fn a_target_is_always_the_connections_own_host(host in "[ -~]{0,40}", path in "/[!-~&&[^#\"<>`{}|\\\\^]]{0,20}") {
+        let (Ok(value), Ok(uri)) = (http::HeaderValue::from_str(&host), path.parse::<Uri>()) else { return Ok(()) };
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, value);
+        let head = Head { method: &Method::GET, uri: &uri, version: Version::HTTP_11, headers: &headers };
+        if let Ok(target) = target(&identity(), true, 443, head) {
+            prop_assert_eq!(Some(target.host), identity().name);
+            prop_assert!(matches!(target.authority.as_str(), "api.example.com" | "api.example.com:443"));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The stream that pingora is handed.
+
+use std::io::{self, IoSlice};
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use async_trait::async_trait;
+use bytes::{Buf, Bytes};
+use pingora_core::protocols::raw_connect::ProxyDigest;
+use pingora_core::protocols::tls::SslDigest;
+use pingora_core::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest,
+    UniqueID, UniqueIDType,
+};
+use pingora_http::ResponseHeader;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use super::Downstream;
+
+/// One TLS record of the largest size.
+const WRITE_BUFFER: usize = 16 * 1024 + 512;
+
+/// A socket whose first bytes were read already and come again. Writes are buffered here, below TLS, so that a response
+/// head and the first of its body leave in one packet.
+#[derive(Debug)]
+pub struct Replay {
+    first: Bytes,
+    socket: BufWriter<TcpStream>,
+}
+
+impl Replay {
+    pub fn new(first: Bytes, socket: TcpStream) -> Self {
+        Self { first, socket: BufWriter::with_capacity(WRITE_BUFFER, socket) }
+    }
+
+    fn fd(&self) -> i32 {
+        self.socket.get_ref().as_raw_fd()
+    }
+}
+
+impl AsyncRead for Replay {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.first.is_empty() {
+            return Pin::new(&mut self.socket).poll_read(context, buffer);
+        }
+        let length = self.first.len().min(buffer.remaining());
+        buffer.put_slice(self.first.get(..length).unwrap_or_default());
+        self.first.advance(length);
+        if self.first.is_empty() {
+            // Gives the memory back, which would otherwise stay for the connection's life.
+            self.first = Bytes::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Passes writing on to one field.
+macro_rules! write_through {
+    ($field:ident) => {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.$field).poll_write(context, bytes)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.$field).poll_flush(context)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.$field).poll_shutdown(context)
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            bytes: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.$field).poll_write_vectored(context, bytes)
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            self.$field.is_write_vectored()
+        }
+    };
+}
+
+impl AsyncWrite for Replay {
+    write_through!(socket);
+}
+
+/// A decrypted (or plain) stream with what pingora asks about it. The connection travels as the user data of the
+/// proxy digest: the one place that requests of HTTP/1.1 and HTTP/2 both see.
+#[derive(Debug)]
+pub struct Conn<T> {
+    io: T,
+    fd: i32,
+    http2: bool,
+    ssl: Option<Arc<SslDigest>>,
+    socket: Arc<SocketDigest>,
+    proxy: Option<Arc<ProxyDigest>>,
+    downstream: Arc<Downstream>,
+}
+
+impl Conn<Replay> {
+    pub fn new(io: Replay, downstream: Arc<Downstream>, http2: bool) -> Self {
+        let fd = io.fd();
+        Self::with(io, fd, None, downstream, http2)
+    }
+}
+
+impl Conn<TlsStream<Replay>> {
+    pub fn secure(io: TlsStream<Replay>, downstream: Arc<Downstream>, http2: bool) -> Self {
+        let (replay, session) = io.get_ref();
+        let fd = replay.fd();
+        let cipher = session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
+        let version = session.protocol_version().and_then(|version| version.as_str());
+        let ssl = SslDigest::new(cipher.unwrap_or("?"), version.unwrap_or("?"), None, None, Vec::new());
+        Self::with(io, fd, Some(Arc::new(ssl)), downstream, http2)
+    }
+}
+
+impl<T> Conn<T> {
+    fn with(io: T, fd: i32, ssl: Option<Arc<SslDigest>>, downstream: Arc<Downstream>, http2: bool) -> Self {
+        let data: Box<dyn std::any::Any + Send + Sync> = Box::new(Arc::clone(&downstream));
+        let proxy = ResponseHeader::build(200, Some(0)).ok();
+        let proxy = proxy.map(|head| Arc::new(ProxyDigest::new(Box::new(head), Some(data))));
+        let socket = Arc::new(SocketDigest::from_raw_fd(fd));
+        Self { io, fd, http2, ssl, socket, proxy, downstream }
+    }
+
+    pub fn is_http2(&self) -> bool {
+        self.http2
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Conn<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let result = Pin::new(&mut self.io).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.downstream.mark_received();
+        }
+        result
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Conn<T> {
+    write_through!(io);
+}
+
+#[async_trait]
+impl<T: AsyncWrite + Unpin + Send> Shutdown for Conn<T> {
+    async fn shutdown(&mut self) {
+        drop(self.io.shutdown().await);
+    }
+}
+
+impl<T> UniqueID for Conn<T> {
+    fn id(&self) -> UniqueIDType {
+        self.fd
+    }
+}
+
+impl<T> Ssl for Conn<T> {
+    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
+        self.ssl.clone()
+    }
+
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        self.http2.then_some(ALPN::H2)
+    }
+}
+
+impl<T> GetTimingDigest for Conn<T> {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        Vec::new()
+    }
+}
+
+impl<T> GetProxyDigest for Conn<T> {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        self.proxy.clone()
+    }
+}
+
+impl<T> GetSocketDigest for Conn<T> {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        Some(Arc::clone(&self.socket))
+    }
+}
+
+impl<T> Peek for Conn<T> {}
