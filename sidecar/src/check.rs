@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use crate::config::Directories;
 use crate::configuration::Configuration;
+use crate::credentials::Secret;
 
 /// Prints one line for each part or problem; success only without problems.
 pub fn run(directories: &Directories) -> ExitCode {
@@ -22,7 +23,10 @@ pub fn run(directories: &Directories) -> ExitCode {
         return ExitCode::FAILURE;
     }
     println!("configuration in {} is good", directories.config.display());
-    println!("  secrets:   {}", configuration.vault.names().join(", "));
+    println!(
+        "  secrets:   {}",
+        configuration.vault.secrets().iter().map(Secret::name).collect::<Vec<_>>().join(", ")
+    );
     println!("  policies:  {}", configuration.policies.names().collect::<Vec<_>>().join(", "));
     println!("  harnesses: {}", configuration.harnesses.names().collect::<Vec<_>>().join(", "));
     ExitCode::SUCCESS

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use understudy_control::{Prepare, Refusal};
 use understudy_harnesses::Harnesses;
 use understudy_policies::Policies;
 
 use crate::config::{Directories, Settings};
-use crate::credentials::Vault;
-use crate::credentials::terms::{self, Terms};
-use crate::installation_key;
+use crate::credentials::{InstallationKey, Terms, Vault, terms};
 
 #[derive(Debug)]
 pub struct Configuration {
@@ -25,7 +23,9 @@ impl Configuration {
     /// closes what depends on it.
     pub fn load(directories: &Directories) -> Result<Self> {
         let settings = Settings::load(&directories.sidecar_toml())?;
-        let key = installation_key::load_or_create(&directories.state)?;
+        let key = InstallationKey::load_or_create(&directories.state.join("installation.key")).context(
+            "the installation's key (mount a volume for it: -v understudy-state:/var/lib/understudy)",
+        )?;
         let vault = Vault::load(&directories.secrets_toml(), &key)?;
         Ok(Self {
             settings,
@@ -43,6 +43,6 @@ impl Configuration {
     }
 
     pub fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {
-        terms::decide(prepare, &self.harnesses, &self.policies, &self.vault)
+        terms(prepare, &self.harnesses, &self.policies, &self.vault)
     }
 }

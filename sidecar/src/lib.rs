@@ -11,7 +11,6 @@ pub mod credentials;
 pub mod decide;
 pub mod dns;
 pub mod harden;
-pub mod installation_key;
 pub mod proxy;
 pub mod reason;
 pub mod serve;

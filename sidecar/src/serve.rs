@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use ring::rand::{SecureRandom as _, SystemRandom};
 use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,13 +19,13 @@ use crate::attach::revocations::Revocations;
 use crate::audit::Audit;
 use crate::config::Directories;
 use crate::configuration::Configuration;
-use crate::connection;
+use crate::connection::{self, Redirected};
 use crate::container::Container;
 use crate::dns::Resolver;
 use crate::dns::serve::DnsService;
-use crate::proxy::{Gateway, GatewayParts};
-use crate::tls::{Authority, roots};
-use crate::{harden, installation_key};
+use crate::harden;
+use crate::proxy::{Gateway, GatewayParts, Limits};
+use crate::tls::{Authority, write_roots};
 
 /// Runs until SIGTERM or SIGINT; then open connections get `drain` to end.
 pub fn run(directories: &Directories, drain: Duration) -> Result<()> {
@@ -79,7 +80,7 @@ fn build(
     let authority = Authority::load_or_create(&directories.state)?;
     let certificate = authority.certificate_pem().to_owned();
     let roots_file = directories.state.join("upstream-roots.pem");
-    roots::write(&roots_file, &configuration.settings.extra_ca)?;
+    write_roots(&roots_file, &configuration.settings.extra_ca)?;
     let settings = &configuration.settings;
     let range = settings.synthetic_range;
     let resolver = Resolver::new(settings.names.clone(), &settings.resolvers, range)?;
@@ -89,6 +90,8 @@ fn build(
         vault: Arc::clone(&configuration.vault),
         resolver: Arc::new(resolver),
         audit: audit.clone(),
+        original_destination: Arc::new(Redirected),
+        limits: Limits::default(),
     })?;
 
     let probe = std::net::UdpSocket::bind("127.0.0.1:0").context("loopback in the sidecar's own network")?;
@@ -125,7 +128,7 @@ fn start(
     let dns = DnsService::new(Arc::clone(container), audit.clone());
     for listener in sockets.tcp {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        tokio::spawn(connection::accept::serve(listener, Arc::clone(container), Arc::clone(gateway)));
+        tokio::spawn(connection::serve(listener, Arc::clone(container), Arc::clone(gateway)));
     }
     for socket in sockets.dns_udp {
         tokio::spawn(Arc::clone(&dns).serve_udp(tokio::net::UdpSocket::from_std(socket)?));
@@ -137,7 +140,9 @@ fn start(
 }
 
 fn hello() -> Result<HelloSecret> {
-    let hex: String = installation_key::random()?.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut bytes = [0_u8; 32];
+    SystemRandom::new().fill(&mut bytes).ok().context("the kernel gives no random bytes")?;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     HelloSecret::from_hex(&hex).context("hello secret")
 }
 

@@ -14,7 +14,7 @@ use understudy_control::{
 use crate::attach::descriptors::{Sockets, verify};
 use crate::attach::revocations::Revocations;
 use crate::container::Container;
-use crate::credentials::terms::Terms;
+use crate::credentials::Terms;
 use crate::dns::{SyntheticNames, SyntheticRange};
 
 /// A `Prepare` that is not followed by an `Attach` within this time is forgotten: the start failed in between.

@@ -112,9 +112,17 @@ fn malformed(query: &[u8]) -> Option<Answer> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
+    use understudy_policies::Policy;
 
     use super::*;
+
+    fn policy() -> PolicySet {
+        let policy = Policy::from_allow_annotation("api.example.com").unwrap();
+        PolicySet::combine(vec![Arc::new(policy)])
+    }
 
     fn query(name: &str, kind: RecordType) -> Vec<u8> {
         let mut message = Message::query();
