@@ -1,4 +1,4 @@
-//! For tests that need a network namespace of their own, and root in it.
+//! For tests that need a network namespace (and a mount namespace) of their own, and root in it.
 
 use std::process::{Child, Command, Stdio};
 
@@ -11,7 +11,7 @@ pub(crate) fn in_private_netns(test: &str) -> bool {
         return true;
     }
     let output = Command::new("unshare")
-        .args(["--map-root-user", "--net", "--"])
+        .args(["--map-root-user", "--net", "--mount", "--"])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(MARK, "1")
