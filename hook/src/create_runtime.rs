@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, bail};
 use understudy_control::{Attach, Request, SocketRole};
 
 use crate::installation::Installation;
@@ -25,9 +25,12 @@ fn attach(state: &Path, stdin: impl io::Read) -> Result<()> {
     let installation = Installation::load(state)?;
     let container = State::read(stdin)?;
     let process = Process::open(container.process(&["created", "creating"])?)?;
-    let mut record = Record::load(&installation, &container.id)?.ok_or_else(|| {
-        anyhow!("it was never prepared: the precreate hook did not run (run: understudy-hook doctor)")
-    })?;
+    let mut record = match Record::load(&installation, &container.id)? {
+        Some(record) => record,
+        // The hook files match it too. It has its own network and is given no credentials by a hook.
+        None if container.is_sidecar() => return Ok(()),
+        None => bail!("it was never prepared: the precreate hook did not run (run: understudy-hook doctor)"),
+    };
 
     // Connected first: without a sidecar nothing needs to be made.
     let connection = sidecar::connect(&installation)?;

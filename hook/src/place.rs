@@ -41,15 +41,21 @@ fn start(root: &Directory) -> Result<()> {
     Ok(())
 }
 
-/// Runtimes drop what a hook writes; the container's first process, which waits for this one, has the container's own
-/// stderr open. What fails here is left: the exit status alone stops the container.
+/// Runtimes drop what a hook writes. The container's first process waits for this one with the container's own stderr
+/// open: runc's lets it be used, crun's does not, and then there may be a terminal. What fails here is left: the exit
+/// status alone stops the container, and precreate has what a hook writes kept for `why`.
 fn tell_the_container(message: &str) {
     use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-    let stderr =
-        std::fs::OpenOptions::new().write(true).custom_flags(flags.bits() as i32).open("/proc/1/fd/2");
-    if let Ok(mut stderr) = stderr {
+    use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+    let open = |path: &str, flags: rustix::fs::OFlags| {
+        let flags = flags | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        std::fs::OpenOptions::new().write(true).custom_flags(flags.bits().cast_signed()).open(path)
+    };
+    let is_device = |file: &std::fs::File| file.metadata().is_ok_and(|m| m.file_type().is_char_device());
+    let stderr = open("/proc/1/fd/2", rustix::fs::OFlags::empty())
+        .ok()
+        .or_else(|| open("/dev/console", rustix::fs::OFlags::NOFOLLOW).ok().filter(is_device));
+    if let Some(mut stderr) = stderr {
         let _ = stderr.write_all(message.as_bytes());
     }
 }

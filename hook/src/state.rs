@@ -1,10 +1,11 @@
 //! The state that a runtime writes to a hook's stdin (OCI runtime specification, "State").
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
-use understudy_control::ContainerId;
+use understudy_control::{ContainerId, annotation};
 
 /// The largest state that is read, in bytes; Podman's is about 1 KiB plus the annotations.
 pub(crate) const MAX_STATE: u64 = 64 * 1024;
@@ -17,6 +18,8 @@ pub(crate) struct State {
     #[serde(default)]
     pub(crate) pid: Option<i32>,
     pub(crate) status: String,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
 
 impl State {
@@ -28,6 +31,11 @@ impl State {
             bail!("the container's state on stdin is larger than {MAX_STATE} bytes");
         }
         serde_json::from_slice(&bytes).context("the container's state on stdin is not an OCI state")
+    }
+
+    /// Whether it asks to be the sidecar. Whether it may is for precreate, which knows its image.
+    pub(crate) fn is_sidecar(&self) -> bool {
+        self.annotations.get(annotation::ROLE).is_some_and(|role| role == annotation::SIDECAR)
     }
 
     /// The process of a container whose status is one of `expected`.
@@ -58,6 +66,8 @@ mod tests {
         assert_eq!(crun.process(&["created", "creating"]).unwrap(), 7);
         let runc = state(r#""pid":7,"bundle":"/b","status":"creating""#).unwrap();
         assert_eq!(runc.process(&["created", "creating"]).unwrap(), 7);
+        assert!(!runc.is_sidecar());
+        assert!(state(r#""status":"x","annotations":{"understudy.role":"sidecar"}"#).unwrap().is_sidecar());
         let podman = state(r#""status":"stopped","bundle":"/b""#).unwrap();
         assert_eq!(podman.pid, None);
     }
