@@ -39,7 +39,7 @@ pub(crate) fn seal(netns: &Netns, expected: Option<NetnsId>, nft: &Path) -> Resu
 }
 
 /// The sockets, in the calling thread's network namespace.
-fn prepare(expected_cookie: Option<u64>) -> Result<Sockets> {
+pub(crate) fn prepare(expected_cookie: Option<u64>) -> Result<Sockets> {
     netlink::loopback_up()?;
     sockets::enable_ipv6()?;
     let sockets = Sockets::bind()?;
@@ -50,7 +50,7 @@ fn prepare(expected_cookie: Option<u64>) -> Result<Sockets> {
 }
 
 /// The rules come before the routes: until then nothing but loopback can be reached at all.
-fn redirect(sockets: &Sockets, nft: &Path) -> Result<()> {
+pub(crate) fn redirect(sockets: &Sockets, nft: &Path) -> Result<()> {
     nft::apply(nft, &Ruleset::sealed(sockets.ports()?))?;
     netlink::local_default_routes()
 }

@@ -3,7 +3,7 @@
 mod home;
 mod login;
 mod merge;
-mod tree;
+pub(crate) mod tree;
 
 use std::path::Path;
 use std::process::ExitCode;
