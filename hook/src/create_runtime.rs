@@ -1,5 +1,46 @@
-//! Stub.
-use std::{path::Path, process::ExitCode};
-pub fn run(_state: &Path) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+//! The createRuntime stage: seals the container's network namespace and hands its sockets to the sidecar.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use understudy_control::{Attach, Request, SocketRole};
+
+use crate::installation::Installation;
+use crate::network::netns::{Forbidden, Netns};
+use crate::network::{self, Sealed};
+use crate::process::Process;
+use crate::record::{Record, Running};
+use crate::sidecar;
+use crate::state::State;
+
+/// An error is an exit status other than 0, and then the runtime does not start the container.
+pub(crate) fn run(state: &Path) -> Result<ExitCode> {
+    attach(state, io::stdin().lock()).context("createRuntime: the container is not started")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn attach(state: &Path, stdin: impl io::Read) -> Result<()> {
+    let installation = Installation::load(state)?;
+    let container = State::read(stdin)?;
+    let process = Process::open(container.process(&["created", "creating"])?)?;
+    let mut record = match Record::load(&installation, &container.id)? {
+        Some(record) => record,
+        // The hook files match it too. It has its own network and is given no credentials by a hook.
+        None if container.is_sidecar() => return Ok(()),
+        None => bail!("it was never prepared: the precreate hook did not run (run: understudy-hook doctor)"),
+    };
+
+    // Connected first: without a sidecar nothing needs to be made.
+    let connection = sidecar::connect(&installation)?;
+    let mut forbidden = Forbidden::host()?;
+    sidecar::forbid_netns(&connection, &mut forbidden)?;
+    let netns = Netns::of_container(&process, &forbidden)?;
+    let Sealed { sockets, netns } = network::seal(&netns, None, &installation.nft)?;
+
+    let attach = Attach { id: container.id, netns, sockets: SocketRole::ALL.to_vec() };
+    sidecar::ask(connection, Request::Attach(attach), &sockets.descriptors())?;
+    record.running = Some(Running { pid: process.pid(), start_time: process.start_time(), netns });
+    record.save(&installation)
 }

@@ -1,15 +1,23 @@
 //! `understudy-hook`: the OCI hook of Understudy, and the commands that install and check it.
 
+mod child;
 mod create_runtime;
 mod doctor;
 mod install;
 mod installation;
+mod network;
 mod place;
 mod poststop;
 mod precreate;
+mod process;
+mod reap;
 mod reattach;
 mod record;
 mod refuse;
+mod sidecar;
+mod state;
+#[cfg(test)]
+mod testing;
 mod why;
 
 use std::path::PathBuf;

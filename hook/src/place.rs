@@ -1,7 +1,162 @@
-//! Stub.
+//! The startContainer stage: places files inside the container, as its own user, among files that may be hostile.
+
+mod home;
+mod login;
+mod merge;
+pub(crate) mod tree;
+
+use std::path::Path;
 use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use understudy_control::{LoginFile, PlacedFile, Placement, Write};
+
+use self::tree::{Directory, TreeError};
+
+/// Mounted read-only by precreate.
+const PLACEMENT: &str = "run/understudy/place.json";
+
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
-pub fn run(_arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+pub(crate) struct Arguments {}
+
+/// An error is an exit status other than 0, and then the runtime does not start the container.
+pub(crate) fn run(_arguments: &Arguments) -> Result<ExitCode> {
+    let placed = start(&Directory::root()?).context("the container is not started");
+    if let Err(error) = &placed {
+        tell_the_container(&format!("understudy-hook: {error:#}\n"));
+    }
+    placed.map(|()| ExitCode::SUCCESS)
 }
+
+fn start(root: &Directory) -> Result<()> {
+    let text = root
+        .find(Path::new(PLACEMENT))?
+        .with_context(|| format!("/{PLACEMENT} is missing (run: understudy-hook doctor)"))?;
+    let placement: Placement =
+        serde_json::from_slice(&text).with_context(|| format!("/{PLACEMENT} is damaged"))?;
+    let uid = rustix::process::geteuid().as_raw();
+    for note in place(root, &home::of(root, uid), &placement)? {
+        eprintln!("understudy-hook: {note}");
+    }
+    Ok(())
+}
+
+/// Runtimes drop what a hook writes. The container's first process waits for this one with the container's own stderr
+/// open: runc's lets it be used, crun's does not, and then there may be a terminal. What fails here is left: the exit
+/// status alone stops the container, and precreate has what a hook writes kept for `why`.
+fn tell_the_container(message: &str) {
+    use std::io::Write as _;
+    use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+    let open = |path: &str, flags: rustix::fs::OFlags| {
+        let flags = flags | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        std::fs::OpenOptions::new().write(true).custom_flags(flags.bits().cast_signed()).open(path)
+    };
+    let is_device = |file: &std::fs::File| file.metadata().is_ok_and(|m| m.file_type().is_char_device());
+    let stderr = open("/proc/1/fd/2", rustix::fs::OFlags::empty())
+        .ok()
+        .or_else(|| open("/dev/console", rustix::fs::OFlags::NOFOLLOW).ok().filter(is_device));
+    if let Some(mut stderr) = stderr {
+        let _ = stderr.write_all(message.as_bytes());
+    }
+}
+
+/// Logins are looked at before anything is written, so that a real one is found and not overwritten. Answers with what
+/// could not be placed and need not be.
+fn place(root: &Directory, home: &Path, placement: &Placement) -> Result<Vec<String>> {
+    for file in &placement.login_files {
+        check_login(root, home, file, &placement.stand_ins)?;
+    }
+    let mut notes = Vec::new();
+    for file in &placement.files {
+        match put(root, home, file) {
+            Ok(()) => {}
+            // A container with a read-only root and no writable home has to start all the same.
+            Err(PutError::Tree(error)) if error.is_unwritable() && file.write != Write::Replace => {
+                notes.push(format!("{} was not placed: {error}", file.path));
+            }
+            Err(PutError::Tree(error)) if error.is_unwritable() => {
+                return Err(error).with_context(|| {
+                    format!("{} cannot be placed (mount a tmpfs or a volume over its directory)", file.path)
+                });
+            }
+            Err(error) => return Err(error).with_context(|| format!("{} cannot be placed", file.path)),
+        }
+    }
+    Ok(notes)
+}
+
+fn check_login(root: &Directory, home: &Path, file: &LoginFile, stand_ins: &[String]) -> Result<()> {
+    let target = Target::new(home, &file.path)?;
+    let content = match target.parent(root, false)? {
+        Some((directory, name)) => directory.read(name)?,
+        None => None,
+    };
+    let Some(content) = content else { return Ok(()) };
+    login::check(&content, &file.pointers, stand_ins)
+        .with_context(|| format!("login file {}", target.shown()))
+}
+
+fn put(root: &Directory, home: &Path, file: &PlacedFile) -> Result<(), PutError> {
+    let target = Target::new(home, &file.path)?;
+    let Some((directory, name)) = target.parent(root, true)? else { return Ok(()) };
+    let existing = directory.read(name)?;
+    let content = match (file.write, &existing) {
+        (Write::Create, Some(_)) => return Ok(()),
+        (Write::Create | Write::Replace, _) => file.content.clone().into_bytes(),
+        (Write::MergeJson, existing) => merge::merge(existing.as_deref().unwrap_or_default(), &file.content)?,
+    };
+    if existing.as_ref() == Some(&content) {
+        return Ok(());
+    }
+    Ok(directory.write(name, &content, file.mode)?)
+}
+
+/// Where a file goes: components below the home directory or the root, none of which may be a symlink.
+struct Target<'a> {
+    home: Option<&'a Path>,
+    components: Vec<&'a str>,
+}
+
+impl<'a> Target<'a> {
+    fn new(home: &'a Path, path: &'a str) -> Result<Self, PutError> {
+        let (home, rest) = match (path.strip_prefix("~/"), path.strip_prefix('/')) {
+            (Some(rest), _) => (Some(home), rest),
+            (None, Some(rest)) => (None, rest),
+            (None, None) => return Err(PutError::Path(path.to_owned())),
+        };
+        let components: Vec<&str> = rest.split('/').collect();
+        if components.iter().any(|part| matches!(*part, "" | "." | "..") || part.contains('\0')) {
+            return Err(PutError::Path(path.to_owned()));
+        }
+        Ok(Self { home, components })
+    }
+
+    /// The directory that holds it, made (0700) if that is asked for; `None` if there is none and it was not.
+    fn parent(&self, root: &Directory, create: bool) -> Result<Option<(Directory, &'a str)>, TreeError> {
+        let Some((name, directories)) = self.components.split_last() else { return Ok(None) };
+        let top = match self.home {
+            Some(home) => root.resolve(home, create)?,
+            None => Some(root.again()?),
+        };
+        let Some(top) = top else { return Ok(None) };
+        Ok(top.descend(directories, create)?.map(|directory| (directory, *name)))
+    }
+
+    fn shown(&self) -> String {
+        let home = self.home.unwrap_or(Path::new("/"));
+        home.join(self.components.join("/")).display().to_string()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum PutError {
+    #[error("{0:?} is neither an absolute path nor one that starts with ~/")]
+    Path(String),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error(transparent)]
+    Merge(#[from] merge::MergeError),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,90 @@
-//! Stub.
-use std::{path::Path, process::ExitCode};
-pub fn run(_state: &Path) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+//! The sidecar's own poststart stage: gives a new sidecar every container that lives.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use understudy_control::{Attach, ContainerId, Reattach, Request, SocketRole, Status};
+
+use crate::installation::Installation;
+use crate::network::netns::{Forbidden, Netns};
+use crate::network::{self, Sealed};
+use crate::process::Process;
+use crate::reap;
+use crate::record::Record;
+use crate::sidecar;
+use crate::state::State;
+
+/// How long the new sidecar may take to listen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A container that cannot be given back stays as it is, without a network; the others are not held up by it.
+pub(crate) fn run(state: &Path) -> Result<ExitCode> {
+    reattach(state, io::stdin().lock()).context("reattach: running containers stay without a network")
+}
+
+fn reattach(state: &Path, stdin: impl io::Read) -> Result<ExitCode> {
+    let installation = Installation::load(state)?;
+    let sidecar = State::read(stdin)?.process(&["created", "running", "starting"])?;
+    let status = wait(PATIENCE, || sidecar::status(&installation))?;
+    reap::run(&installation);
+    let mut forbidden = Forbidden::host()?;
+    forbidden.add_process("the sidecar", sidecar);
+
+    let mut failed = false;
+    for id in reap::known(&installation) {
+        if let Err(error) = give_back(&installation, &id, &status, &forbidden) {
+            eprintln!("understudy-hook: container {} stays without a network: {error:#}", id.short());
+            failed = true;
+        }
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Asks again and again, at growing intervals, until there is an answer or `patience` is over.
+fn wait(patience: Duration, ask: impl Fn() -> Result<Status>) -> Result<Status> {
+    let start = Instant::now();
+    let mut pause = Duration::from_millis(10);
+    loop {
+        match ask() {
+            Ok(status) => return Ok(status),
+            Err(error) if start.elapsed() + pause > patience => {
+                return Err(error).context(format!("no sidecar answered within {} s", patience.as_secs()));
+            }
+            Err(_) => thread::sleep(pause),
+        }
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}
+
+fn give_back(
+    installation: &Installation,
+    id: &ContainerId,
+    status: &Status,
+    forbidden: &Forbidden,
+) -> Result<()> {
+    // Attached meanwhile by its own createRuntime; or revoked, which a restart of something else must not undo.
+    if status.containers.iter().any(|container| container.id == *id && container.state != "prepared") {
+        return Ok(());
+    }
+    let Some(record) = Record::load(installation, id)? else { return Ok(()) };
+    // Not attached yet: its createRuntime finds out that this sidecar does not know it.
+    let Some(running) = record.running else { return Ok(()) };
+    let process = Process::open(running.pid)?;
+    if process.start_time() != running.start_time {
+        bail!("process {} is another one now", running.pid);
+    }
+
+    let connection = sidecar::connect(installation)?;
+    let mut forbidden = forbidden.clone();
+    sidecar::forbid_netns(&connection, &mut forbidden)?;
+    let netns = Netns::of_container(&process, &forbidden)?;
+    let Sealed { sockets, netns } = network::seal(&netns, Some(running.netns), &installation.nft)?;
+    let attach = Attach { id: id.clone(), netns, sockets: SocketRole::ALL.to_vec() };
+    let question = Reattach { prepare: record.prepare, attach };
+    sidecar::ask(connection, Request::Reattach(Box::new(question)), &sockets.descriptors())
+        .map_err(|error| anyhow!("the sidecar did not take it: {error:#}"))
 }

@@ -11,6 +11,9 @@ pub const NETWORK: &str = "understudy.network";
 pub const PRIVACY: &str = "understudy.privacy";
 pub const ROLE: &str = "understudy.role";
 
+/// The one role there is.
+pub const SIDECAR: &str = "sidecar";
+
 /// All that this version understands. Others are refused, also those of a later version: what they ask for would not
 /// be done.
 pub const KNOWN: [&str; 7] = [HARNESS, POLICY, SECRETS, ALLOW, NETWORK, PRIVACY, ROLE];

@@ -11,6 +11,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
+use crate::sys::peer_credentials;
+
 /// The largest packet, in bytes; well below the kernel's default send buffer (212,992), so that a packet that is
 /// allowed is never refused for its size by the kernel.
 pub const MAX_PACKET: usize = 128 * 1024;
@@ -128,7 +130,13 @@ impl Channel {
 
     /// The other end's uid, as this process's user namespace sees it.
     pub fn peer_uid(&self) -> io::Result<u32> {
-        Ok(rustix::net::sockopt::socket_peercred(&self.0)?.uid.as_raw())
+        Ok(peer_credentials(&self.0)?.uid)
+    }
+
+    /// The other end's process (for a client the one that called listen(2)), as this process's pid namespace
+    /// numbers it; 0 if it has no number there.
+    pub fn peer_pid(&self) -> io::Result<i32> {
+        Ok(peer_credentials(&self.0)?.pid)
     }
 }
 

@@ -48,10 +48,15 @@ impl Client {
 
     /// Sends `request` with `descriptors`. A refusal comes back as `CallError::Refused`.
     pub fn call(&self, request: Request, descriptors: &[BorrowedFd<'_>]) -> Result<Reply, CallError> {
+        self.connect()?.ask(request, descriptors)
+    }
+
+    /// Connects without asking yet, for a caller that wants to know first who is at the other end.
+    pub fn connect(&self) -> Result<Connection, CallError> {
         let deadline = Instant::now() + self.patience;
         let channel = self.open(deadline)?;
         let hello = self.directory.read_hello()?;
-        exchange(&channel, hello, request, descriptors, deadline)
+        Ok(Connection { channel, hello, deadline })
     }
 
     fn open(&self, deadline: Instant) -> Result<Channel, CallError> {
@@ -86,6 +91,25 @@ impl Client {
             return Err(CallError::Peer { found, expected });
         }
         Ok(channel)
+    }
+}
+
+/// A connection to the sidecar, good for one question within the client's patience.
+#[derive(Debug)]
+pub struct Connection {
+    channel: Channel,
+    hello: HelloSecret,
+    deadline: Instant,
+}
+
+impl Connection {
+    /// The sidecar's process, as this process's pid namespace numbers it; 0 if it has no number there.
+    pub fn peer_pid(&self) -> io::Result<i32> {
+        self.channel.peer_pid()
+    }
+
+    pub fn ask(self, request: Request, descriptors: &[BorrowedFd<'_>]) -> Result<Reply, CallError> {
+        exchange(&self.channel, self.hello, request, descriptors, self.deadline)
     }
 }
 

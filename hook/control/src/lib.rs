@@ -17,7 +17,7 @@ pub mod sys;
 
 pub use attach::{Attach, Family, NetnsId, SocketKind, SocketRole};
 pub use channel::{Channel, ChannelError, MAX_DESCRIPTORS, MAX_PACKET, Packet};
-pub use client::{CallError, Client};
+pub use client::{CallError, Client, Connection};
 pub use directory::{ControlDirectory, DirectoryError};
 pub use id::{ContainerId, IdError, ImageId};
 pub use message::{

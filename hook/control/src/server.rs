@@ -171,6 +171,42 @@ mod tests {
         assert_eq!(server.join().unwrap(), (Request::Detach { id: id() }, 1));
     }
 
+    /// The sidecar sits in a pid namespace of its own, in which the hook has no number.
+    #[test]
+    fn a_caller_from_outside_of_the_listeners_pid_namespace_is_heard() {
+        const DIRECTORY: &str = "UNDERSTUDY_TEST_CONTROL";
+        if let Some(directory) = std::env::var_os(DIRECTORY) {
+            let listener = Listener::bind(&ControlDirectory::new(directory), hello("a")).unwrap();
+            let channel = listener.accept(Duration::from_secs(20)).unwrap().unwrap();
+            assert_eq!(channel.peer_pid().unwrap(), 0);
+            let deadline = Instant::now() + Duration::from_secs(20);
+            listener.question(&channel, deadline).unwrap();
+            return answer(&channel, &Reply::Done, deadline).unwrap();
+        }
+        let (_dir, control) = scratch();
+        let mut listener = std::process::Command::new("unshare")
+            .args(["-rpf", "--kill-child", "--"])
+            .arg(std::env::current_exe().unwrap())
+            .arg("--exact")
+            .arg("server::tests::a_caller_from_outside_of_the_listeners_pid_namespace_is_heard")
+            .env(DIRECTORY, control.path())
+            .spawn()
+            .unwrap();
+        let client = Client::new(control, Duration::from_secs(20));
+        let reply = loop {
+            match client.call(Request::Status, &[]) {
+                Err(CallError::Directory(_) | CallError::Connect { .. })
+                    if listener.try_wait().unwrap().is_none() =>
+                {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                reply => break reply,
+            }
+        };
+        assert!(listener.wait().unwrap().success());
+        assert_eq!(reply.unwrap(), Reply::Done);
+    }
+
     #[test]
     fn the_socket_alone_is_not_enough() {
         let (_dir, control) = scratch();

@@ -28,6 +28,39 @@ pub fn netns_cookie(socket: impl AsFd) -> io::Result<u64> {
     Ok(cookie)
 }
 
+/// Who is at the other end of a Unix socket, numbered as this process's namespaces number them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerCredentials {
+    /// 0 for a process that has no number in this pid namespace: the hook, seen from the sidecar's container.
+    pub pid: i32,
+    pub uid: u32,
+}
+
+/// `SO_PEERCRED` of unix(7). Not rustix's `socket_peercred`, whose pid cannot be 0: with a peer from outside of this
+/// pid namespace its result reads as an error.
+pub fn peer_credentials(socket: impl AsFd) -> io::Result<PeerCredentials> {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `credentials`, which is that long and lives through the
+    // call; every bit pattern is a valid `ucred`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if length as usize != size_of::<libc::ucred>() {
+        return Err(io::Error::other("SO_PEERCRED answered with another length"));
+    }
+    Ok(PeerCredentials { pid: credentials.pid, uid: credentials.uid })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

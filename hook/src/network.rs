@@ -1,0 +1,56 @@
+//! A container's network namespace: found, entered, and redirected to sockets that the sidecar will hold.
+
+mod netlink;
+pub(crate) mod netns;
+pub(crate) mod nft;
+pub(crate) mod ruleset;
+pub(crate) mod sockets;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use understudy_control::NetnsId;
+
+use self::netns::{Identity, Netns};
+use self::ruleset::Ruleset;
+use self::sockets::Sockets;
+
+/// A sealed namespace's new sockets, to which its rules point.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    pub(crate) sockets: Sockets,
+    pub(crate) netns: NetnsId,
+}
+
+/// Makes sockets and rules in `netns`, which replace earlier ones. `expected` is what a namespace that was sealed before
+/// must still be; nothing in it is changed if it is another.
+pub(crate) fn seal(netns: &Netns, expected: Option<NetnsId>, nft: &Path) -> Result<Sealed> {
+    let Identity { device, inode } = netns.identity();
+    if expected.is_some_and(|expected| (expected.device, expected.inode) != (device, inode)) {
+        bail!("its process is in another network namespace than the one that was sealed");
+    }
+    netns.inside(|| {
+        let sockets = prepare(expected.map(|netns| netns.cookie))?;
+        redirect(&sockets, nft)?;
+        Ok(Sealed { netns: NetnsId { device, inode, cookie: sockets.cookie()? }, sockets })
+    })
+}
+
+/// The sockets, in the calling thread's network namespace.
+pub(crate) fn prepare(expected_cookie: Option<u64>) -> Result<Sockets> {
+    netlink::loopback_up()?;
+    sockets::enable_ipv6()?;
+    let sockets = Sockets::bind()?;
+    if expected_cookie.is_some_and(|expected| sockets.cookie().ok() != Some(expected)) {
+        bail!("its network namespace has another cookie than the one that was sealed");
+    }
+    Ok(sockets)
+}
+
+/// The rules come before the routes: until then nothing but loopback can be reached at all.
+pub(crate) fn redirect(sockets: &Sockets, nft: &Path) -> Result<()> {
+    nft::apply(nft, &Ruleset::sealed(sockets.ports()?))?;
+    netlink::local_default_routes()
+}

@@ -1,0 +1,76 @@
+//! The two things that the hook asks of rtnetlink(7), in the calling thread's network namespace.
+
+use std::io;
+
+use anyhow::{Context as _, Result};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::link::{LinkFlags, LinkMessage};
+use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+/// `LOOPBACK_IFINDEX` of the kernel: `lo` is the first link of every network namespace.
+const LOOPBACK: u32 = 1;
+
+/// `RT_TABLE_LOCAL` of rtnetlink(7), where ip-route(8) puts routes of type `local` too.
+const TABLE_LOCAL: u8 = 255;
+
+/// `ip link set lo up`, after which `lo` has 127.0.0.1/8 and, if IPv6 is on, ::1/128.
+pub(crate) fn loopback_up() -> Result<()> {
+    let mut message = LinkMessage::default();
+    message.header.index = LOOPBACK;
+    message.header.flags = LinkFlags::Up;
+    message.header.change_mask = LinkFlags::Up;
+    request(RouteNetlinkMessage::SetLink(message), 0).context("lo cannot be brought up")
+}
+
+/// `ip [-6] route add local default dev lo`: every address is one of this namespace's own, so that connect(2) to any
+/// of them finds a route and is redirected. Routes that are there already are fine.
+pub(crate) fn local_default_routes() -> Result<()> {
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        match request(RouteNetlinkMessage::NewRoute(local_default(family)), NLM_F_CREATE | NLM_F_EXCL) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => {
+                other.with_context(|| format!("the local default route of {family:?} cannot be made"))?
+            }
+        }
+    }
+    Ok(())
+}
+
+fn local_default(family: AddressFamily) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family;
+    message.header.table = TABLE_LOCAL;
+    message.header.protocol = RouteProtocol::Boot;
+    message.header.scope = RouteScope::Host;
+    message.header.kind = RouteType::Local;
+    message.attributes.push(RouteAttribute::Oif(LOOPBACK));
+    message
+}
+
+/// Sends one request and waits for the kernel's answer, which it gives before sendto(2) returns.
+fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    let mut packet = NetlinkMessage::from(message);
+    packet.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+    packet.header.sequence_number = 1;
+    packet.finalize();
+    let mut bytes = vec![0; packet.buffer_len()];
+    packet.serialize(&mut bytes);
+
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    socket.send(&bytes, 0)?;
+    let (answer, _) = socket.recv_from_full()?;
+    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map_err(io::Error::other)?;
+    match answer.payload {
+        NetlinkPayload::Error(error) => match error.code {
+            None => Ok(()),
+            Some(_) => Err(error.to_io()),
+        },
+        other => Err(io::Error::other(format!("unexpected answer of rtnetlink: {other:?}"))),
+    }
+}

@@ -1,0 +1,166 @@
+//! Whether a login file that is in the container already holds anything but stand-ins.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// `KEY=value` files are named by pointers that start with this.
+const ENVIRONMENT: &str = "env:";
+
+/// Where a credential is; never the credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LoginError {
+    Credential { pointer: String },
+    NotJson { line: usize },
+}
+
+impl fmt::Display for LoginError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Credential { pointer } => {
+                write!(f, "a credential that is not a stand-in at {pointer}")?;
+            }
+            Self::NotJson { line } => write!(f, "not JSON (line {line}), so it cannot be checked")?,
+        }
+        f.write_str("\na real login must not be in the container: remove the file from the image, volume or mount; the sidecar keeps the real one")
+    }
+}
+
+impl std::error::Error for LoginError {}
+
+/// `pointers` are JSON pointers (RFC 6901) in which a segment `*` stands for every member, or `env:KEY` for a line of a
+/// file of `KEY=value` lines. Any string at or below such a place must be empty or one of `stand_ins`.
+pub(crate) fn check(content: &[u8], pointers: &[String], stand_ins: &[String]) -> Result<(), LoginError> {
+    if content.trim_ascii().is_empty() {
+        return Ok(());
+    }
+    let fine = |value: &str| value.is_empty() || stand_ins.iter().any(|stand_in| stand_in == value);
+    let (variables, pointers): (Vec<_>, Vec<_>) =
+        pointers.iter().partition(|pointer| pointer.starts_with(ENVIRONMENT));
+    let text = String::from_utf8_lossy(content);
+    for pointer in variables {
+        let key = pointer.strip_prefix(ENVIRONMENT).unwrap_or_default();
+        if !values(&text, key).all(fine) {
+            return Err(LoginError::Credential { pointer: pointer.clone() });
+        }
+    }
+    if pointers.is_empty() {
+        return Ok(());
+    }
+    let json: Value =
+        serde_json::from_slice(content).map_err(|error| LoginError::NotJson { line: error.line() })?;
+    for pointer in pointers {
+        let segments: Vec<String> =
+            pointer.split('/').skip(1).map(|segment| segment.replace("~1", "/").replace("~0", "~")).collect();
+        if !at(&json, &segments).into_iter().all(|value| strings_are(value, &fine)) {
+            return Err(LoginError::Credential { pointer: pointer.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// All that `segments` lead to.
+fn at<'a>(value: &'a Value, segments: &[String]) -> Vec<&'a Value> {
+    let Some((first, rest)) = segments.split_first() else { return vec![value] };
+    let below: Vec<&Value> = match (value, first.as_str()) {
+        (Value::Object(object), "*") => object.values().collect(),
+        (Value::Array(array), "*") => array.iter().collect(),
+        (Value::Object(object), key) => object.get(key).into_iter().collect(),
+        (Value::Array(array), index) => {
+            index.parse().ok().and_then(|i: usize| array.get(i)).into_iter().collect()
+        }
+        _ => Vec::new(),
+    };
+    below.into_iter().flat_map(|value| at(value, rest)).collect()
+}
+
+/// Not the place alone, but all below it: a client that once kept a string there may keep an object now.
+fn strings_are(value: &Value, fine: &impl Fn(&str) -> bool) -> bool {
+    match value {
+        Value::String(text) => fine(text),
+        Value::Array(array) => array.iter().all(|value| strings_are(value, fine)),
+        Value::Object(object) => object.values().all(|value| strings_are(value, fine)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+    }
+}
+
+/// The values of `key`, without the quotes around them.
+fn values<'a>(text: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
+    text.lines().filter_map(move |line| {
+        let line = line.trim_start();
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let (name, value) = line.split_once('=')?;
+        (name.trim() == key).then(|| unquoted(value.trim()))
+    })
+}
+
+fn unquoted(value: &str) -> &str {
+    ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote)).unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(content: &str, pointers: &[&str]) -> Result<(), LoginError> {
+        let pointers: Vec<String> = pointers.iter().map(|&pointer| pointer.to_owned()).collect();
+        check(content.as_bytes(), &pointers, &["sk-stand-in".to_owned(), "other".to_owned()])
+    }
+
+    #[test]
+    fn stand_ins_empty_and_absent_ones_pass() {
+        for content in [
+            "",
+            " \n",
+            "{}",
+            r#"{"oauth":{"token":"sk-stand-in"}}"#,
+            r#"{"oauth":{"token":""}}"#,
+            r#"{"oauth":{"token":null,"expires":5}}"#,
+            r#"{"oauth":"x","name":"free text"}"#,
+        ] {
+            verdict(content, &["/oauth/token"]).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_real_one_is_named_by_its_place_and_never_printed() {
+        for (content, pointer) in [
+            (r#"{"oauth":{"token":"sk-real"}}"#, "/oauth/token"),
+            (r#"{"oauth":{"token":"sk-stand-in "}}"#, "/oauth/token"),
+            (r#"{"oauth":{"token":{"value":["sk-real"]}}}"#, "/oauth/token"),
+            (r#"{"a":{"key":"other"},"b":{"key":"sk-real"}}"#, "/*/key"),
+            (r#"[{"key":"sk-real"}]"#, "/*/key"),
+            (r#"[{"key":"sk-real"}]"#, "/0/key"),
+            (r#"{"a/b":"sk-real"}"#, "/a~1b"),
+            (r#""sk-real""#, ""),
+        ] {
+            let error = verdict(content, &["/none", pointer]).unwrap_err();
+            assert_eq!(error, LoginError::Credential { pointer: pointer.to_owned() }, "{content}");
+            assert!(!error.to_string().contains("sk-real"));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_parsed_is_refused() {
+        assert_eq!(verdict("{\n token: sk-real", &["/token"]), Err(LoginError::NotJson { line: 2 }));
+        assert!(verdict("\u{feff}{}", &["/token"]).is_err());
+    }
+
+    #[test]
+    fn lines_of_variables_are_understood() {
+        for fine in
+            ["KEY=sk-stand-in", "export KEY='other'\n", "KEY=\"\"", "# KEY=sk-real", "OTHER=sk-real\nKEY="]
+        {
+            verdict(fine, &["env:KEY"]).unwrap();
+        }
+        for real in [
+            "KEY=sk-real",
+            "A=1\n export KEY = \"sk-real\"",
+            "KEY=other\nKEY=sk-real",
+            "KEY=\"other",
+            "KEY=other\r\nKEY=x\r\n",
+        ] {
+            assert!(verdict(real, &["env:KEY"]).is_err(), "{real}");
+        }
+    }
+}
