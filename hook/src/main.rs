@@ -9,7 +9,11 @@ mod poststop;
 mod precreate;
 mod reattach;
 mod record;
+mod refusals;
 mod refuse;
+#[cfg(test)]
+mod testing;
+mod trust;
 mod why;
 
 use std::path::PathBuf;
