@@ -1,12 +1,173 @@
-//! Stub.
+//! `install` and `uninstall`: the hook files where this Podman reads them, and nothing else.
+
+mod engine;
+mod files;
+mod hooks;
+pub(crate) mod layout;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use understudy_control::ImageId;
+
+use crate::installation::Installation;
+use engine::Podman;
+use files::Ledger;
+use layout::{Layout, Scope};
+
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    scope: ScopeArguments,
+    /// Write the hook files here; with --user this directory is announced to Podman
+    #[arg(long, value_name = "DIR")]
+    hooks_dir: Option<PathBuf>,
+    /// An image that may be the sidecar: its id or name (can be repeated; what is registered stays)
+    #[arg(long, value_name = "IMAGE")]
+    sidecar_image: Vec<String>,
+}
+
 #[derive(Debug, clap::Args)]
-pub struct UninstallArguments {}
-pub fn install(_arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+pub(crate) struct UninstallArguments {
+    #[command(flatten)]
+    scope: ScopeArguments,
 }
-pub fn uninstall(_arguments: &UninstallArguments) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+struct ScopeArguments {
+    /// For the calling user's containers (the default, but for root)
+    #[arg(long)]
+    user: bool,
+    /// For every container of this machine (the default for root)
+    #[arg(long)]
+    system: bool,
 }
+
+impl ScopeArguments {
+    fn scope(&self) -> Scope {
+        match (self.user, self.system) {
+            (true, _) => Scope::User,
+            (_, true) => Scope::System,
+            _ => Scope::of_caller(),
+        }
+    }
+}
+
+pub(crate) fn install(arguments: &Arguments) -> Result<ExitCode> {
+    let scope = arguments.scope.scope();
+    if scope == Scope::System && !rustix::process::geteuid().is_root() {
+        bail!("--system needs root (without root: understudy-hook install --user)");
+    }
+    let layout = scope.layout()?;
+    let podman = Podman::find()?;
+    let binary = fs::read("/proc/self/exe").context("this program's own file cannot be read")?;
+    let nft = find_nft()?;
+    let mut images = registered(&layout.state);
+    for image in &arguments.sidecar_image {
+        images.insert(podman.image_id(image)?);
+    }
+    let plan = Plan { layout: &layout, hooks_dir: arguments.hooks_dir.clone(), images, nft, binary };
+    for path in write(&plan, &podman)? {
+        println!("wrote {}", path.display());
+    }
+    println!("hook files are for: {}", scope.describe());
+    if plan.images.is_empty() {
+        println!("next: understudy-hook install --sidecar-image IMAGE, then start the sidecar from it");
+    } else {
+        println!("next: start the sidecar, then run: understudy-hook doctor");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn uninstall(arguments: &UninstallArguments) -> Result<ExitCode> {
+    let layout = arguments.scope.scope().layout()?;
+    let removed = remove(&layout)?;
+    for path in &removed {
+        println!("removed or restored {}", path.display());
+    }
+    if removed.is_empty() {
+        println!("nothing was installed in {}", layout.state.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Plan<'a> {
+    layout: &'a Layout,
+    hooks_dir: Option<PathBuf>,
+    images: BTreeSet<ImageId>,
+    nft: PathBuf,
+    binary: Vec<u8>,
+}
+
+/// The hook files come last: none of them names a binary that is not there yet.
+fn write(plan: &Plan<'_>, podman: &Podman) -> Result<Vec<PathBuf>> {
+    let layout = plan.layout;
+    for directory in [&layout.runtime, &layout.configuration] {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.with_context(|| format!("{} cannot be made", directory.display()))?;
+    }
+    let mut ledger = Ledger::open(&layout.state)?;
+    let hook = layout.state.join("bin/understudy-hook");
+    ledger.write(&hook, &plan.binary, 0o755)?;
+    ledger.write(&layout.state.join("guest/understudy-hook"), &plan.binary, 0o755)?;
+    let installation = Installation {
+        version: env!("CARGO_PKG_VERSION").into(),
+        state: layout.state.clone(),
+        runtime: layout.runtime.clone(),
+        configuration: layout.configuration.clone(),
+        homes: layout.homes.clone(),
+        nft: plan.nft.clone(),
+        sidecar_images: plan.images.clone(),
+    };
+    let text = serde_json::to_vec_pretty(&installation)?;
+    ledger.write(&Installation::file(&layout.state), &text, 0o600)?;
+
+    let hooks_dir = plan.hooks_dir.clone().unwrap_or_else(|| layout.hooks_dir.clone());
+    for (name, text) in hooks::all(&hook, &layout.state) {
+        ledger.write(&hooks_dir.join(name), text.as_bytes(), 0o644)?;
+    }
+    if let Some(drop_in) = &layout.drop_in {
+        let mut read = podman.hooks_dirs(drop_in)?;
+        // Last: a file of the same name in a later directory wins.
+        read.retain(|directory| *directory != hooks_dir);
+        read.push(hooks_dir);
+        ledger.write(drop_in, engine::drop_in(&read)?.as_bytes(), 0o644)?;
+    }
+    Ok(ledger.written())
+}
+
+/// In the order in which nothing is left that names something that is gone: the announcement, the hook files, the
+/// rest.
+fn remove(layout: &Layout) -> Result<Vec<PathBuf>> {
+    let Some(ledger) = Ledger::existing(&layout.state)? else { return Ok(Vec::new()) };
+    let removed = ledger.undo()?;
+    for directory in ["bin", "guest", "backup"] {
+        // Not empty, or not there: then it stays as it is.
+        let _ = fs::remove_dir(layout.state.join(directory));
+    }
+    Ok(removed)
+}
+
+/// What an earlier installation registered; of another version, too.
+fn registered(state: &Path) -> BTreeSet<ImageId> {
+    let text = fs::read(Installation::file(state)).unwrap_or_default();
+    let value: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+    serde_json::from_value(value["sidecar_images"].clone()).unwrap_or_default()
+}
+
+fn find_nft() -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into(), "/usr/local/sbin".into()])
+        .map(|directory| directory.join("nft"))
+        .find(|nft| nft.is_absolute() && nft.is_file())
+        .context("`nft` is not installed (package nftables), and without it no traffic is redirected")
+}
+
+#[cfg(test)]
+mod tests;

@@ -13,11 +13,13 @@ mod process;
 mod reap;
 mod reattach;
 mod record;
+mod refusals;
 mod refuse;
 mod sidecar;
 mod state;
 #[cfg(test)]
 mod testing;
+mod trust;
 mod why;
 
 use std::path::PathBuf;

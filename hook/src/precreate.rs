@@ -1,5 +1,96 @@
-//! Stub.
-use std::{path::Path, process::ExitCode};
-pub fn run(_state: &Path) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+//! Hook stage `precreate`: reads the configuration on stdin, prints the one that the container is to run with.
+//!
+//! A refusal does not fail the stage, since Podman drops what a failed one says: the container's process is replaced
+//! by one that says it. Only what cannot be understood, or could not be told, fails.
+
+mod annotations;
+mod change;
+mod config;
+mod guard;
+mod host;
+mod prepare;
+mod refused;
+mod seccomp;
+mod sidecar;
+mod storage;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+use understudy_control::Refusal;
+
+use crate::installation::Installation;
+use crate::record::Record;
+use crate::refusals;
+use config::Config;
+use storage::Storage;
+
+/// Where a container sees its guest files and the hook's binary, both read-only.
+const GUEST: &str = "/run/understudy";
+const GUEST_BINARY_DIRECTORY: &str = "/run/understudy-bin";
+const GUEST_BINARY: &str = "/run/understudy-bin/understudy-hook";
+
+pub(crate) fn run(state: &Path) -> Result<ExitCode> {
+    let installation = Installation::load(state)?;
+    let binary = installation.guest_binary_directory().join("understudy-hook");
+    if !binary.is_file() {
+        bail!("{} is missing (run: understudy-hook install)", binary.display());
+    }
+    let config = Config::read(io::stdin().lock())?;
+    let document = decide(&installation, config);
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, &document).context("the configuration cannot be written to stdout")?;
+    out.flush().context("the configuration cannot be written to stdout")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn decide(installation: &Installation, config: Config) -> Value {
+    let mut name = None;
+    match permitted(installation, &config, &mut name) {
+        Ok(document) => document,
+        Err(refusal) => {
+            // What cannot be noted or tidied up does not make the refusal weaker.
+            let _ = Record::remove(installation, &config.id);
+            let _ = refusals::note(installation, &config.id, name.as_deref(), &refusal);
+            refused::document(&config, installation, &refusal)
+        }
+    }
+}
+
+/// `name` is told as soon as it is known, so that a later refusal has it.
+fn permitted(
+    installation: &Installation,
+    config: &Config,
+    name: &mut Option<String>,
+) -> Result<Value, Refusal> {
+    let asked = annotations::asked(config.annotations())?;
+    let storage = Storage::locate(config)?;
+    let origin = storage.origin(config)?;
+    name.clone_from(&origin.name);
+    if let Some(role) = asked.get(understudy_control::annotation::ROLE) {
+        sidecar::check_role(role, origin.image.as_ref(), installation)?;
+        sidecar::remember_mounts(installation, config, &storage).map_err(|error| failed(&error))?;
+        return Ok(config.document.clone());
+    }
+    let private = sidecar::remembered_mounts(installation).map_err(|error| failed(&error))?;
+    guard::check(
+        &config.spec,
+        &guard::Surroundings { installation, storage: &storage, private: &private, host: &host::Kernel },
+    )?;
+    let request = prepare::request(config, origin, asked);
+    let prepared = prepare::ask(installation, request.clone())?;
+    change::apply(config, installation, request, &prepared).map_err(|error| failed(&error))
+}
+
+/// Something of our own went wrong: also a refusal, and told like one.
+fn failed(error: &anyhow::Error) -> Refusal {
+    Refusal::new(
+        format!("the hook could not prepare the container: {error:#}"),
+        "run: understudy-hook doctor",
+    )
 }

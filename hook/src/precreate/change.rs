@@ -1,0 +1,158 @@
+//! Writes into the configuration what the sidecar answered.
+
+mod environment;
+mod guest;
+mod mounts;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Map, Value, json};
+use understudy_control::{Prepare, Prepared};
+
+use super::config::Config;
+use super::{GUEST_BINARY, guard, seccomp};
+use crate::installation::Installation;
+use crate::record::Record;
+use crate::{refusals, trust};
+
+pub(crate) fn apply(
+    config: &Config,
+    installation: &Installation,
+    request: Prepare,
+    prepared: &Prepared,
+) -> Result<Value> {
+    let bundle = trust::collect(&config.root(), &prepared.authority)?;
+    // Gone before it is made anew: the container may have been started before.
+    Record::remove(installation, &config.id)?;
+    let record = Record { prepare: Prepare { env: Default::default(), ..request }, running: None };
+    record.save(installation)?;
+    let guest = guest::write(&Record::directory(installation, &config.id), &bundle, prepared)?;
+
+    let mut document = config.document.clone();
+    let process = member(&mut document, "process")?;
+    let mut notes = prepared.notes.clone();
+    notes.extend(bundle.notes.iter().cloned());
+    notes.extend(mounts::covered(config.mounts(), &bundle.paths));
+    environment::change(process, &prepared.env, &mut notes)?;
+    drop_capabilities(process);
+    mounts::change(root(&mut document)?, installation, &guest, &bundle.paths)?;
+    seccomp::close(member(&mut document, "linux")?);
+    add_placing(&mut document)?;
+    // Podman's runtimes say nothing of a hook's output unless told where to put it (crun(1), ANNOTATIONS).
+    let said = refusals::said_by_hooks(installation, &config.id)?;
+    member(&mut document, "annotations")?.insert("run.oci.hooks.stderr".into(), json!(said));
+    Ok(document)
+}
+
+fn root(document: &mut Value) -> Result<&mut Map<String, Value>> {
+    document.as_object_mut().context("the configuration is not an object")
+}
+
+/// A member that is an object; made if it is not there.
+fn member<'a>(document: &'a mut Value, name: &str) -> Result<&'a mut Map<String, Value>> {
+    let member = root(document)?.entry(name).or_insert_with(|| json!({}));
+    if member.is_null() {
+        *member = json!({});
+    }
+    member.as_object_mut().with_context(|| format!("`{name}` of the configuration is not an object"))
+}
+
+/// The member as a list; made if it is not there.
+fn list<'a>(object: &'a mut Map<String, Value>, name: &str) -> Result<&'a mut Vec<Value>> {
+    let value = object.entry(name).or_insert_with(|| json!([]));
+    if value.is_null() {
+        *value = json!([]);
+    }
+    value.as_array_mut().with_context(|| format!("`{name}` of the configuration is not a list"))
+}
+
+fn drop_capabilities(process: &mut Map<String, Value>) {
+    let gone: Vec<String> = guard::NOT_NEEDED.iter().map(|capability| format!("CAP_{capability}")).collect();
+    let sets = process.get_mut("capabilities").and_then(Value::as_object_mut);
+    for set in sets.into_iter().flat_map(|sets| sets.values_mut()).filter_map(Value::as_array_mut) {
+        set.retain(|name| !name.as_str().is_some_and(|name| gone.iter().any(|gone| gone == name)));
+    }
+}
+
+/// Before any other hook of this stage: it must be the first program that runs inside.
+fn add_placing(document: &mut Value) -> Result<()> {
+    list(member(document, "hooks")?, "startContainer")?.insert(
+        0,
+        json!({
+            "path": GUEST_BINARY,
+            "args": ["understudy-hook", "place"],
+            // An empty environment would be replaced by the image's.
+            "env": ["PATH=/nonexistent"],
+            "timeout": 10,
+        }),
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::tests::{Tree, config_of, prepared, request};
+    use super::*;
+
+    fn changed(tree: &Tree, document: &Value) -> Value {
+        let config = config_of(document);
+        apply(&config, &tree.installation(), request(&config), &prepared()).unwrap()
+    }
+
+    #[test]
+    fn all_that_podman_wrote_stays_but_what_is_changed_on_purpose() {
+        let tree = Tree::new();
+        let mut before = tree.config().document;
+        before["x-unknown"] = json!({"kept": [1, 2]});
+        let after = changed(&tree, &before);
+        assert_eq!(after["x-unknown"], before["x-unknown"]);
+        assert_eq!(after["process"]["args"], before["process"]["args"]);
+        assert_eq!(after["root"], before["root"]);
+        assert_eq!(after["linux"]["namespaces"], before["linux"]["namespaces"]);
+        assert_eq!(after["linux"]["readonlyPaths"], before["linux"]["readonlyPaths"]);
+    }
+
+    #[test]
+    fn the_record_and_the_guest_files_are_there_and_hold_no_environment() {
+        let tree = Tree::new();
+        let mut document = tree.config().document;
+        document["process"]["env"].as_array_mut().unwrap().push(json!("SECRET=real"));
+        let config = config_of(&document);
+        changed(&tree, &document);
+        let record = Record::load(&tree.installation(), &config.id).unwrap().unwrap();
+        assert!(record.prepare.env.is_empty());
+        let directory = Record::directory(&tree.installation(), &config.id);
+        for file in ["ca.crt", "bundle.pem", "resolv.conf", "place.json"] {
+            assert!(!fs::read(directory.join("guest").join(file)).unwrap().is_empty(), "{file}");
+        }
+        assert!(!fs::read_to_string(directory.join("record.json")).unwrap().contains("real"));
+    }
+
+    #[test]
+    fn capabilities_without_a_use_are_taken_out_of_every_set() {
+        let tree = Tree::new();
+        let mut document = tree.config().document;
+        for set in ["bounding", "effective", "permitted", "inheritable", "ambient"] {
+            document["process"]["capabilities"][set] = json!(["CAP_CHOWN", "CAP_NET_RAW", "CAP_MKNOD"]);
+        }
+        let after = changed(&tree, &document);
+        for (_, set) in after["process"]["capabilities"].as_object().unwrap() {
+            assert_eq!(*set, json!(["CAP_CHOWN"]));
+        }
+    }
+
+    #[test]
+    fn the_placing_hook_comes_first_and_never_with_an_empty_environment() {
+        let tree = Tree::new();
+        let mut document = tree.config().document;
+        document["hooks"] = json!({"startContainer": [{"path": "/other"}], "poststart": [{"path": "/p"}]});
+        let after = changed(&tree, &document);
+        let hooks = &after["hooks"]["startContainer"];
+        assert_eq!(hooks[0]["path"], GUEST_BINARY);
+        assert_eq!(hooks[0]["env"], json!(["PATH=/nonexistent"]));
+        assert_eq!(hooks[0]["timeout"], 10);
+        assert_eq!(hooks[1]["path"], "/other");
+        assert_eq!(after["hooks"]["poststart"], document["hooks"]["poststart"]);
+    }
+}

@@ -1,0 +1,112 @@
+//! The process's environment.
+
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+use understudy_control::EnvironmentVariable;
+
+use super::{super::GUEST, list};
+
+/// The host's, copied by Podman: they would lead around the redirection, and mean nothing inside.
+const PROXIES: [&str; 5] = ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"];
+
+/// Clients that add to what they trust get our certificate alone (some read only the first of a file) ...
+const TRUST_ONE: [&str; 1] = ["NODE_EXTRA_CA_CERTS"];
+
+/// ... and clients that replace what they trust get everything.
+const TRUST_ALL: [&str; 10] = [
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "AWS_CA_BUNDLE",
+    "PIP_CERT",
+    "npm_config_cafile",
+    "CODEX_CA_CERTIFICATE",
+    "CARGO_HTTP_CAINFO",
+    "DENO_CERT",
+];
+
+const NOTES: &str = "UNDERSTUDY_NOTES";
+
+/// `notes` grows by what is found here, and is written as the last variable.
+pub(super) fn change(
+    process: &mut Map<String, Value>,
+    given: &[EnvironmentVariable],
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    let env = list(process, "env")?;
+    env.retain(|entry| {
+        let name = name_of(entry);
+        name != NOTES
+            && !PROXIES.iter().any(|proxy| name.eq_ignore_ascii_case(proxy))
+            && !given.iter().any(|variable| variable.name == name)
+    });
+    env.extend(given.iter().map(|variable| json!(format!("{}={}", variable.name, variable.value))));
+    let one = TRUST_ONE.iter().map(|name| (*name, "ca.crt"));
+    let all = TRUST_ALL.iter().map(|name| (*name, "bundle.pem"));
+    for (name, file) in one.chain(all) {
+        if env.iter().any(|entry| name_of(entry) == name) {
+            notes.push(format!("{name} was set already and stays: its clients may not trust the sidecar"));
+        } else {
+            env.push(json!(format!("{name}={GUEST}/{file}")));
+        }
+    }
+    if !notes.is_empty() {
+        env.push(json!(format!("{NOTES}={}", notes.join("\n").replace('\0', ""))));
+    }
+    Ok(())
+}
+
+fn name_of(entry: &Value) -> &str {
+    let entry = entry.as_str().unwrap_or_default();
+    entry.split_once('=').map_or(entry, |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(env: Value, given: &[(&str, &str)], notes: &[&str]) -> Vec<String> {
+        let mut process = Map::from_iter([("env".to_owned(), env)]);
+        let given: Vec<_> = given
+            .iter()
+            .map(|(name, value)| EnvironmentVariable { name: (*name).into(), value: (*value).into() })
+            .collect();
+        change(&mut process, &given, &mut notes.iter().map(|note| (*note).to_owned()).collect()).unwrap();
+        serde_json::from_value(process["env"].clone()).unwrap()
+    }
+
+    #[test]
+    fn proxy_variables_go_in_both_cases() {
+        let env = changed(
+            json!(["HTTP_PROXY=x", "https_proxy=x", "No_Proxy=x", "ALL_PROXY=x", "ftp_proxy=x", "A=1"]),
+            &[],
+            &[],
+        );
+        assert!(!env.iter().any(|entry| entry.to_ascii_lowercase().contains("_proxy=")), "{env:?}");
+        assert!(env.contains(&"A=1".to_owned()));
+    }
+
+    #[test]
+    fn what_is_given_replaces_every_variable_of_its_name() {
+        let env = changed(json!(["KEY=a", "KEY=b", "KEYS=c", "KEY"]), &[("KEY", "stand-in")], &[]);
+        let of_name: Vec<_> = env.iter().filter(|entry| entry.starts_with("KEY")).collect();
+        assert_eq!(of_name, ["KEYS=c", "KEY=stand-in"]);
+    }
+
+    #[test]
+    fn trust_variables_are_set_unless_they_are_and_then_a_note_says_so() {
+        let env = changed(json!(["SSL_CERT_FILE=/mine.pem"]), &[], &[]);
+        assert!(env.contains(&"SSL_CERT_FILE=/mine.pem".to_owned()));
+        assert!(env.contains(&"NODE_EXTRA_CA_CERTS=/run/understudy/ca.crt".to_owned()));
+        assert!(env.contains(&"CURL_CA_BUNDLE=/run/understudy/bundle.pem".to_owned()));
+        assert!(env.last().unwrap().starts_with("UNDERSTUDY_NOTES=SSL_CERT_FILE was set"), "{env:?}");
+    }
+
+    #[test]
+    fn without_notes_there_is_no_variable_for_them_and_a_forged_one_goes() {
+        let env = changed(json!(["UNDERSTUDY_NOTES=all is permitted"]), &[], &[]);
+        assert!(!env.iter().any(|entry| entry.starts_with(NOTES)));
+        assert!(changed(json!(null), &[], &["one", "two"]).contains(&"UNDERSTUDY_NOTES=one\ntwo".to_owned()));
+    }
+}

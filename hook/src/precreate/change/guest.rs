@@ -1,0 +1,32 @@
+//! The files that a container sees as `/run/understudy/`.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use understudy_control::Prepared;
+
+use crate::installation::write_whole;
+use crate::trust::Bundle;
+
+/// Writes them below the container's own directory, readable for the container's user, whatever its number.
+pub(super) fn write(container: &Path, bundle: &Bundle, prepared: &Prepared) -> Result<PathBuf> {
+    let guest = container.join("guest");
+    let made = fs::DirBuilder::new().mode(0o755).create(&guest);
+    made.with_context(|| format!("{} cannot be made", guest.display()))?;
+    let file = |name: &str, content: &[u8]| -> Result<()> {
+        let path = guest.join(name);
+        write_whole(&path, content, 0o644)?;
+        // Whatever the umask took away.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644))
+            .with_context(|| path.display().to_string())
+    };
+    file("ca.crt", bundle.authority.as_bytes())?;
+    file("bundle.pem", bundle.pem.as_bytes())?;
+    file("resolv.conf", format!("nameserver {}\n", prepared.nameserver).as_bytes())?;
+    file("place.json", &serde_json::to_vec(&prepared.placement)?)?;
+    fs::set_permissions(&guest, fs::Permissions::from_mode(0o755))
+        .with_context(|| guest.display().to_string())?;
+    Ok(guest)
+}

@@ -1,0 +1,89 @@
+//! Mounts that are added, all read-only and last, so that nothing lies over them.
+
+use std::path::Path;
+
+use anyhow::Result;
+use oci_spec::runtime::Mount;
+use serde_json::{Map, Value, json};
+
+use super::super::{GUEST, GUEST_BINARY_DIRECTORY};
+use super::list;
+use crate::installation::Installation;
+
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// `guest` is the directory of the guest files; `bundles` are the image's bundle paths.
+pub(super) fn change(
+    document: &mut Map<String, Value>,
+    installation: &Installation,
+    guest: &Path,
+    bundles: &[String],
+) -> Result<()> {
+    let mounts = list(document, "mounts")?;
+    mounts.retain(|mount| mount.get("destination").and_then(Value::as_str) != Some(RESOLV_CONF));
+    mounts.push(bind(guest, GUEST));
+    mounts.push(bind(&installation.guest_binary_directory(), GUEST_BINARY_DIRECTORY));
+    mounts.push(bind(&guest.join("resolv.conf"), RESOLV_CONF));
+    mounts.extend(bundles.iter().map(|path| bind(&guest.join("bundle.pem"), path)));
+    Ok(())
+}
+
+fn bind(source: &Path, destination: &str) -> Value {
+    json!({
+        "destination": destination,
+        "type": "bind",
+        "source": source,
+        "options": ["bind", "ro", "nosuid", "nodev", "rprivate"],
+    })
+}
+
+/// A note for each bundle that a mount of the user's lies on: what that holds is not in ours.
+pub(super) fn covered<'a>(mounts: &'a [Mount], bundles: &'a [String]) -> impl Iterator<Item = String> + 'a {
+    let is_mounted = |path: &&String| {
+        mounts.iter().any(|mount| {
+            mount.destination() != Path::new("/") && Path::new(path).starts_with(mount.destination())
+        })
+    };
+    bundles.iter().filter(is_mounted).map(|path| {
+        format!(
+            "{path}: certificates that are mounted there are not in the bundle that the sidecar needs there"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::{Tree, config_of, prepared, request};
+    use super::super::apply;
+    use super::*;
+
+    #[test]
+    fn ours_come_last_and_read_only_and_podmans_resolv_conf_goes() {
+        let tree = Tree::new();
+        tree.write_bundle("/etc/ssl/certs/ca-certificates.crt");
+        let mut document = tree.config().document;
+        let own = json!({"destination": RESOLV_CONF, "type": "bind", "source": "/x", "options": ["bind"]});
+        document["mounts"].as_array_mut().unwrap().insert(0, own);
+        let config = config_of(&document);
+        let after = apply(&config, &tree.installation(), request(&config), &prepared()).unwrap();
+        let mounts = after["mounts"].as_array().unwrap();
+        let last: Vec<_> =
+            mounts[mounts.len() - 4..].iter().map(|mount| mount["destination"].as_str().unwrap()).collect();
+        assert_eq!(last, [GUEST, GUEST_BINARY_DIRECTORY, RESOLV_CONF, "/etc/ssl/certs/ca-certificates.crt"]);
+        for mount in &mounts[mounts.len() - 4..] {
+            for option in ["ro", "nosuid", "nodev", "rprivate", "bind"] {
+                assert!(mount["options"].as_array().unwrap().contains(&json!(option)));
+            }
+        }
+        assert_eq!(mounts.iter().filter(|mount| mount["destination"] == RESOLV_CONF).count(), 1);
+    }
+
+    #[test]
+    fn a_mount_of_the_users_on_a_bundle_is_told() {
+        let mount: Mount =
+            serde_json::from_value(json!({"destination": "/etc/ssl", "type": "bind", "source": "/x"}))
+                .unwrap();
+        let bundles = ["/etc/ssl/cert.pem".to_owned(), "/etc/pki/tls/cert.pem".to_owned()];
+        assert_eq!(covered(&[mount], &bundles).count(), 1);
+    }
+}

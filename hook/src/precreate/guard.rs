@@ -1,0 +1,96 @@
+//! What would undo the promise is refused: by flag, and with what to do instead.
+
+mod capabilities;
+mod devices;
+mod mounts;
+mod namespaces;
+mod protected;
+
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::Spec;
+use understudy_control::Refusal;
+
+use super::host::Host;
+use super::storage::Storage;
+use crate::installation::Installation;
+
+pub(crate) use capabilities::NOT_NEEDED;
+
+pub(crate) struct Surroundings<'a> {
+    pub(crate) installation: &'a Installation,
+    pub(crate) storage: &'a Storage,
+    /// What is mounted into the sidecar: its state holds the authority's key.
+    pub(crate) private: &'a [PathBuf],
+    pub(crate) host: &'a dyn Host,
+}
+
+pub(crate) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<(), Refusal> {
+    privileged(spec)?;
+    namespaces::check(spec, &surroundings.storage.userdata)?;
+    capabilities::check(spec)?;
+    kernel_settings(spec)?;
+    devices::check(spec, surroundings.host)?;
+    mounts::check(spec, surroundings)
+}
+
+fn privileged(spec: &Spec) -> Result<(), Refusal> {
+    let annotation = spec.annotations().as_ref().and_then(|all| all.get("io.podman.annotations.privileged"));
+    if annotation.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        return Err(Refusal::new("--privileged takes every boundary away", "remove --privileged"));
+    }
+    Ok(())
+}
+
+/// With `/proc/sys` writable, uid 0 of a rootful container sets `kernel.core_pattern` without any capability.
+fn kernel_settings(spec: &Spec) -> Result<(), Refusal> {
+    let read_only = spec.linux().as_ref().and_then(|linux| linux.readonly_paths().as_ref());
+    for path in ["/proc/sys", "/proc/sysrq-trigger"] {
+        if !read_only.into_iter().flatten().any(|covered| covered == path) {
+            return Err(Refusal::new(
+                format!("{path} is not read-only (--security-opt unmask)"),
+                "remove --security-opt unmask",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// For messages: paths may hold anything.
+fn shown(path: &Path) -> String {
+    path.display().to_string().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::{Tree, config_of, sample};
+    use super::*;
+
+    fn refusal(change: impl FnOnce(&mut serde_json::Value)) -> Option<Refusal> {
+        let tree = Tree::new();
+        let mut document = tree.config().document;
+        change(&mut document);
+        tree.check(&config_of(&document)).err()
+    }
+
+    #[test]
+    fn a_sealed_container_passes() {
+        assert_eq!(refusal(|_| {}), None);
+    }
+
+    #[test]
+    fn privileged_is_refused() {
+        let found = refusal(|d| d["annotations"]["io.podman.annotations.privileged"] = json!("TRUE"));
+        assert!(found.unwrap().reason.contains("--privileged"));
+        assert!(sample("none-5.4.2").spec.annotations().as_ref().is_some_and(|all| !all.is_empty()));
+    }
+
+    #[test]
+    fn unmasked_kernel_settings_are_refused() {
+        let found = refusal(|d| d["linux"]["readonlyPaths"] = json!(["/proc/bus"]));
+        assert!(found.unwrap().reason.contains("/proc/sys"));
+        assert!(refusal(|d| d["linux"]["readonlyPaths"] = json!(null)).is_some());
+    }
+}

@@ -1,0 +1,341 @@
+//! Mounts by what they are, not by what they are called: source and protected path are compared by device and inode,
+//! over all their parents, in both directions.
+
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::{Mount, Spec};
+use understudy_control::Refusal;
+
+use super::super::host::{Found, Host, Kind};
+use super::protected::{Protected, Reach, all};
+use super::{Surroundings, devices, shown};
+
+/// Kinds of mounts that bring nothing of the host with them.
+const FRESH: [&str; 7] = ["proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2"];
+
+/// What Podman mounts out of a container's own directories. Its secrets are not among them.
+const STANDARD: [&str; 9] = [
+    ".containerenv",
+    "hosts",
+    "hostname",
+    "resolv.conf",
+    "shm",
+    "passwd",
+    "group",
+    "localtime",
+    "run/secrets",
+];
+
+pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<(), Refusal> {
+    let protected = Protection::new(surroundings)?;
+    for mount in spec.mounts().iter().flatten() {
+        for source in sources(mount)? {
+            check_source(mount, &source, surroundings, &protected)?;
+        }
+    }
+    // Also a root file system that is a directory of the host's (--rootfs).
+    let root = spec.root().as_ref().map(|root| root.path().as_path()).unwrap_or(Path::new("/"));
+    if !root.starts_with(&surroundings.storage.graph_root) {
+        let found = look(surroundings.host, root)?;
+        protected.check(root, found.as_ref(), surroundings)?;
+    }
+    Ok(())
+}
+
+/// What a mount shows of the host.
+fn sources(mount: &Mount) -> Result<Vec<PathBuf>, Refusal> {
+    let options = || mount.options().iter().flatten().map(String::as_str);
+    let kind = mount.typ().as_deref().unwrap_or_default();
+    // crun and runc go by the option, whatever the type.
+    if kind == "bind" || options().any(|option| option == "bind" || option == "rbind") {
+        return Ok(mount.source().iter().cloned().collect());
+    }
+    if FRESH.contains(&kind) {
+        return Ok(Vec::new());
+    }
+    if kind == "overlay" {
+        // `lowerdir=A:B`; a colon in a name is written `\:`, and then the parts do not exist and are refused.
+        let layers = options().filter_map(|option| {
+            ["lowerdir=", "upperdir="].iter().find_map(|name| option.strip_prefix(name))
+        });
+        return Ok(layers.flat_map(|list| list.split(':')).map(PathBuf::from).collect());
+    }
+    Err(Refusal::new(
+        format!("a mount of type {kind:?} at {} is not known", shown(mount.destination())),
+        "use a bind mount, a volume or a tmpfs",
+    ))
+}
+
+fn check_source(
+    mount: &Mount,
+    source: &Path,
+    surroundings: &Surroundings<'_>,
+    protected: &Protection,
+) -> Result<(), Refusal> {
+    let own = surroundings.storage.userdata.iter().find_map(|own| source.strip_prefix(own).ok());
+    if let Some(file) = own {
+        if STANDARD.iter().any(|standard| file == Path::new(standard)) {
+            return Ok(());
+        }
+        if file.starts_with("secrets") {
+            return Err(Refusal::new(
+                format!("a Podman secret is mounted at {} (--secret)", shown(mount.destination())),
+                "give the secret to the sidecar: this container gets a stand-in for it",
+            ));
+        }
+        // The upper layer of `-v DIR:PATH:O`; what it is put over is checked by itself.
+        let upper = mount.typ().as_deref() == Some("overlay") && file.starts_with("overlay");
+        let plain = file.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+        if upper && plain {
+            return Ok(());
+        }
+    }
+    let found = look(surroundings.host, source)?;
+    if let Some(found) = &found {
+        match found.kind {
+            Kind::Plain => {}
+            Kind::Socket => {
+                return Err(Refusal::new(
+                    format!("{} is a socket of a program on the host", shown(source)),
+                    format!("remove the mount of {}", shown(source)),
+                ));
+            }
+            device if devices::permitted(device, surroundings.host) => return Ok(()),
+            _ => return Err(devices::refused(&shown(source))),
+        }
+    }
+    protected.check(source, found.as_ref(), surroundings)
+}
+
+fn look(host: &dyn Host, path: &Path) -> Result<Option<Found>, Refusal> {
+    host.find(path).map_err(|error| {
+        Refusal::new(
+            format!("{} cannot be examined: {error}", shown(path)),
+            format!("remove the mount of {}", shown(path)),
+        )
+    })
+}
+
+struct Protection {
+    present: Vec<(Protected, Found)>,
+    /// Named volumes live in Podman's storage and are the user's own.
+    volumes: Option<Found>,
+    graphics: Option<Found>,
+    devices: Option<Found>,
+}
+
+impl Protection {
+    /// Only what exists can be mounted.
+    fn new(surroundings: &Surroundings<'_>) -> Result<Self, Refusal> {
+        let mut present = Vec::new();
+        for protected in all(surroundings) {
+            if let Some(found) = look(surroundings.host, &protected.path)? {
+                present.push((protected, found));
+            }
+        }
+        Ok(Self {
+            present,
+            volumes: look(surroundings.host, &surroundings.storage.graph_root.join("volumes"))?,
+            graphics: look(surroundings.host, Path::new("/dev/dri"))?,
+            devices: look(surroundings.host, Path::new("/dev"))?,
+        })
+    }
+
+    fn check(
+        &self,
+        source: &Path,
+        found: Option<&Found>,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<(), Refusal> {
+        let Some(found) = found else {
+            return Err(Refusal::new(
+                format!("{} does not exist", shown(source)),
+                format!("make {} first, or remove the mount", shown(source)),
+            ));
+        };
+        let in_volume = self.volumes.as_ref().is_some_and(|all| found.lies_in(all) && !found.is(all));
+        for (protected, target) in &self.present {
+            if in_volume && protected.path == surroundings.storage.graph_root {
+                continue;
+            }
+            let how = if found.is(target) {
+                "is"
+            } else if target.lies_in(found) {
+                "contains"
+            } else if protected.reach == Reach::Within && found.lies_in(target) {
+                "lies in"
+            } else {
+                continue;
+            };
+            let (source, path) = (shown(source), shown(&protected.path));
+            return Err(Refusal::new(
+                format!("the mount of {source} {how} {path}: {}", protected.what),
+                format!("remove the mount of {source}, or mount only the directory that the agent works on"),
+            ));
+        }
+        let in_dev = self.devices.as_ref().is_some_and(|dev| found.lies_in(dev));
+        if in_dev && !self.graphics.as_ref().is_some_and(|graphics| found.lies_in(graphics)) {
+            return Err(devices::refused(&shown(source)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use serde_json::json;
+
+    use super::super::super::tests::{Tree, config_of};
+    use super::*;
+
+    fn mounted(tree: &Tree, mount: serde_json::Value) -> Result<(), Refusal> {
+        let mut document = tree.config().document;
+        document["mounts"].as_array_mut().unwrap().push(mount);
+        tree.check(&config_of(&document))
+    }
+
+    fn bind(tree: &Tree, source: impl AsRef<Path>) -> Result<(), Refusal> {
+        let source = source.as_ref();
+        mounted(
+            tree,
+            json!({"destination": "/x", "type": "bind", "source": source, "options": ["rbind", "rw"]}),
+        )
+    }
+
+    #[test]
+    fn a_project_and_a_named_volume_pass() {
+        let tree = Tree::new();
+        fs::create_dir_all(tree.home().join("project")).unwrap();
+        bind(&tree, tree.home().join("project")).unwrap();
+        let volume = tree.graph_root().join("volumes/cache/_data");
+        fs::create_dir_all(&volume).unwrap();
+        bind(&tree, &volume).unwrap();
+        assert!(bind(&tree, tree.graph_root().join("volumes")).is_err());
+    }
+
+    #[test]
+    fn credential_stores_are_refused_directly_from_above_from_below_and_through_a_link() {
+        let tree = Tree::new();
+        let home = tree.home();
+        fs::create_dir_all(home.join(".ssh/keys")).unwrap();
+        fs::create_dir_all(home.join(".codex")).unwrap();
+        fs::write(home.join(".codex/auth.json"), "{}").unwrap();
+        symlink(home.join(".ssh"), home.join("innocent")).unwrap();
+        symlink(&home, tree.path().join("homelink")).unwrap();
+        for source in [
+            home.join(".ssh"),
+            home.join(".ssh/keys"),
+            home.clone(),
+            home.parent().unwrap().to_owned(),
+            home.join("innocent"),
+            home.join("innocent/keys"),
+            tree.path().join("homelink/.ssh"),
+            home.join("x/../.codex").to_owned(),
+            home.join(".codex/auth.json"),
+            home.join(".codex"),
+        ] {
+            fs::create_dir_all(home.join("x")).unwrap();
+            let refusal = bind(&tree, &source).unwrap_err();
+            assert!(
+                refusal.reason.contains("credentials") || refusal.reason.contains("own files"),
+                "{refusal:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_hard_link_to_a_login_file_is_that_file() {
+        let tree = Tree::new();
+        fs::write(tree.home().join(".netrc"), "x").unwrap();
+        fs::hard_link(tree.home().join(".netrc"), tree.path().join("copy")).unwrap();
+        assert!(bind(&tree, tree.path().join("copy")).is_err());
+    }
+
+    #[test]
+    fn our_own_directories_and_podmans_are_refused() {
+        let tree = Tree::new();
+        let installation = tree.installation();
+        for path in [&installation.state, &installation.runtime, &installation.configuration] {
+            fs::create_dir_all(path.join("inner")).unwrap();
+            assert!(bind(&tree, path).is_err());
+            assert!(bind(&tree, path.join("inner")).is_err());
+        }
+        assert!(bind(&tree, tree.graph_root()).is_err());
+        assert!(bind(&tree, tree.image()).is_err());
+        assert!(bind(&tree, tree.run_userdata().parent().unwrap()).is_err());
+    }
+
+    #[test]
+    fn the_host_as_a_whole_is_refused() {
+        let tree = Tree::new();
+        for path in ["/", "/proc", "/proc/1", "/sys", "/sys/fs/cgroup", "/dev", "/run", "/tmp", "/dev/shm"] {
+            assert!(bind(&tree, path).is_err(), "{path}");
+        }
+        assert!(bind(&tree, "/usr/share").is_ok());
+        assert!(bind(&tree, "/dev/null").is_ok());
+    }
+
+    #[test]
+    fn sockets_overlays_of_stores_and_unknown_types_are_refused() {
+        let tree = Tree::new();
+        let socket = tree.home().join("engine.sock");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        assert!(bind(&tree, &socket).unwrap_err().reason.contains("socket"));
+
+        fs::create_dir_all(tree.home().join(".aws")).unwrap();
+        let lower = format!("lowerdir={}", tree.home().join(".aws").display());
+        let overlay =
+            json!({"destination": "/x", "type": "overlay", "source": "overlay", "options": [lower]});
+        assert!(mounted(&tree, overlay).unwrap_err().reason.contains("credentials"));
+        let disk = json!({"destination": "/x", "type": "ext4", "source": "/dev/sda1", "options": []});
+        assert!(mounted(&tree, disk).unwrap_err().reason.contains("ext4"));
+        let disguised =
+            json!({"destination": "/x", "type": "tmpfs", "source": "/proc", "options": ["rbind"]});
+        assert!(mounted(&tree, disguised).is_err());
+    }
+
+    #[test]
+    fn an_overlay_of_a_project_passes() {
+        let tree = Tree::new();
+        let project = tree.home().join("project");
+        fs::create_dir_all(&project).unwrap();
+        let own = tree.userdata().join("overlay/1");
+        let options =
+            [format!("lowerdir={}", project.display()), format!("upperdir={}/upper", own.display())];
+        mounted(&tree, json!({"destination": "/x", "type": "overlay", "source": own, "options": options}))
+            .unwrap();
+    }
+
+    #[test]
+    fn a_podman_secret_goes_to_the_sidecar() {
+        let tree = Tree::new();
+        let refusal = bind(&tree, tree.userdata().join("secrets/key")).unwrap_err();
+        assert!(refusal.remedy.contains("give the secret to the sidecar"), "{refusal:?}");
+        let outside = tree.userdata().join("overlay/../secrets/key");
+        let overlay = json!({"destination": "/x", "type": "overlay", "source": "o",
+            "options": [format!("lowerdir={}", outside.display())]});
+        assert!(mounted(&tree, overlay).is_err());
+    }
+
+    #[test]
+    fn what_is_mounted_into_the_sidecar_is_refused() {
+        let tree = Tree::new();
+        let state = tree.graph_root().join("volumes/understudy/_data");
+        fs::create_dir_all(&state).unwrap();
+        bind(&tree, &state).unwrap();
+        tree.make_private(&state);
+        assert!(bind(&tree, &state).unwrap_err().reason.contains("only the sidecar"));
+    }
+
+    #[test]
+    fn a_root_file_system_of_the_hosts_is_judged_like_a_mount() {
+        let tree = Tree::new();
+        let mut document = tree.config().document;
+        document["root"]["path"] = json!("/");
+        assert!(tree.check(&config_of(&document)).is_err());
+    }
+}

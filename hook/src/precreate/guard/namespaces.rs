@@ -1,0 +1,136 @@
+//! Namespaces must be the container's own.
+
+use std::path::PathBuf;
+
+use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType, Spec};
+use understudy_control::Refusal;
+
+/// `userdata`: Podman's directories for this container.
+pub(super) fn check(spec: &Spec, userdata: &[PathBuf; 2]) -> Result<(), Refusal> {
+    let all = spec.linux().as_ref().and_then(|linux| linux.namespaces().as_ref());
+    let find = |typ| all.into_iter().flatten().find(move |namespace| namespace.typ() == typ);
+    network(find(LinuxNamespaceType::Network))?;
+    if configured_later(spec, userdata) {
+        return Err(no_other_network("a network is configured for the container"));
+    }
+    own("pid", find(LinuxNamespaceType::Pid))?;
+    own("ipc", find(LinuxNamespaceType::Ipc))?;
+    if find(LinuxNamespaceType::Mount).is_none_or(joined) {
+        return Err(Refusal::new(
+            "the container has no mount namespace of its own",
+            "start it with podman run",
+        ));
+    }
+    if find(LinuxNamespaceType::User).is_some_and(joined) {
+        return Err(Refusal::new(
+            "the container joins the user namespace of another",
+            "remove --userns or --pod",
+        ));
+    }
+    Ok(())
+}
+
+fn joined(namespace: &LinuxNamespace) -> bool {
+    namespace.path().is_some()
+}
+
+fn network(namespace: Option<&LinuxNamespace>) -> Result<(), Refusal> {
+    match namespace {
+        None => Err(no_other_network("--network=host shares the host's network")),
+        Some(namespace) => match namespace.path() {
+            None => Ok(()),
+            Some(path) if path.starts_with("/proc") => Err(no_other_network(
+                "the container joins the network of another (--network=container:… or --pod)",
+            )),
+            Some(_) => Err(no_other_network("the container has a network other than none")),
+        },
+    }
+}
+
+/// With a user namespace Podman makes the network only after the container, and its namespace has no path yet; but
+/// Podman mounts a `resolv.conf` of its own into every container that has a network.
+fn configured_later(spec: &Spec, userdata: &[PathBuf; 2]) -> bool {
+    spec.mounts().iter().flatten().any(|mount| {
+        mount.destination().ends_with("resolv.conf")
+            && mount
+                .source()
+                .as_ref()
+                .is_some_and(|source| userdata.iter().any(|own| source.starts_with(own)))
+    })
+}
+
+fn no_other_network(reason: &str) -> Refusal {
+    Refusal::new(reason, "add --network=none: traffic then goes through the sidecar, and nowhere else")
+}
+
+fn own(name: &str, namespace: Option<&LinuxNamespace>) -> Result<(), Refusal> {
+    let whose = match namespace {
+        None => "the host's",
+        Some(namespace) if joined(namespace) => "another container's",
+        Some(_) => return Ok(()),
+    };
+    Err(Refusal::new(
+        format!("the container shares {whose} {name} namespace (--{name} or --pod)"),
+        format!("remove --{name} and --pod"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::super::tests::{Tree, config_of};
+    use super::*;
+
+    fn refusal(change: impl FnOnce(&mut Vec<Value>)) -> Refusal {
+        let tree = Tree::new();
+        let mut document = tree.config().document;
+        change(document["linux"]["namespaces"].as_array_mut().unwrap());
+        tree.check(&config_of(&document)).unwrap_err()
+    }
+
+    fn with(typ: &str, namespace: Option<Value>) -> Refusal {
+        refusal(|all| {
+            all.retain(|namespace| namespace["type"] != typ);
+            all.extend(namespace);
+        })
+    }
+
+    #[test]
+    fn every_network_but_none_is_refused_with_the_flag() {
+        for (namespace, says) in [
+            (None, "--network=host"),
+            (Some(json!({"type": "network", "path": "/proc/77/ns/net"})), "container:"),
+            (Some(json!({"type": "network", "path": "/run/user/1000/netns/netns-1"})), "other than none"),
+        ] {
+            let refusal = with("network", namespace);
+            assert!(refusal.reason.contains(says), "{refusal:?}");
+            assert!(refusal.remedy.contains("add --network=none"));
+        }
+    }
+
+    #[test]
+    fn a_network_that_is_configured_later_is_refused() {
+        let tree = Tree::new();
+        let mut document = tree.config().document;
+        let source = tree.run_userdata().join("resolv.conf");
+        document["mounts"].as_array_mut().unwrap().push(
+            json!({"destination": "/etc/resolv.conf", "type": "bind", "source": source, "options": ["bind"]}),
+        );
+        assert!(tree.check(&config_of(&document)).unwrap_err().remedy.contains("--network=none"));
+    }
+
+    #[test]
+    fn shared_pid_and_ipc_are_refused() {
+        for name in ["pid", "ipc"] {
+            assert!(with(name, None).reason.contains("the host's"));
+            let path = format!("/proc/77/ns/{name}");
+            let refusal = with(name, Some(json!({"type": name, "path": path})));
+            assert!(refusal.reason.contains("another container's") && refusal.reason.contains(name));
+        }
+        assert!(
+            with("user", Some(json!({"type": "user", "path": "/proc/77/ns/user"}))).reason.contains("user")
+        );
+        assert!(with("mount", None).reason.contains("mount namespace"));
+    }
+}

@@ -1,0 +1,86 @@
+//! What the guard asks the host's file system.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// Names a file or directory however it is reached: links and bind mounts do not change it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain,
+    Socket,
+    CharacterDevice(u32, u32),
+    BlockDevice(u32, u32),
+}
+
+/// Something that exists, every link on the way to it followed.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) kind: Kind,
+    /// Of the thing itself, then of its parents, up to the root.
+    pub(crate) ancestry: Vec<Identity>,
+}
+
+impl Found {
+    pub(crate) fn is(&self, other: &Found) -> bool {
+        self.ancestry.first() == other.ancestry.first()
+    }
+
+    pub(crate) fn lies_in(&self, other: &Found) -> bool {
+        other.ancestry.first().is_some_and(|identity| self.ancestry.contains(identity))
+    }
+}
+
+pub(crate) trait Host {
+    /// None if there is no such thing.
+    fn find(&self, path: &Path) -> io::Result<Option<Found>>;
+
+    /// The driver that `/proc/devices` names for a character device's major number.
+    fn driver(&self, major: u32) -> Option<String>;
+}
+
+pub(crate) struct Kernel;
+
+impl Host for Kernel {
+    fn find(&self, path: &Path) -> io::Result<Option<Found>> {
+        let real = match fs::canonicalize(path) {
+            Ok(real) => real,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let metadata = fs::symlink_metadata(&real)?;
+        let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+        let kind = match metadata.file_type() {
+            kind if kind.is_socket() => Kind::Socket,
+            kind if kind.is_char_device() => Kind::CharacterDevice(major, minor),
+            kind if kind.is_block_device() => Kind::BlockDevice(major, minor),
+            _ => Kind::Plain,
+        };
+        let ancestry = real
+            .ancestors()
+            .map(|path| {
+                let metadata = fs::symlink_metadata(path)?;
+                Ok(Identity { device: metadata.dev(), inode: metadata.ino() })
+            })
+            .collect::<io::Result<_>>()?;
+        Ok(Some(Found { kind, ancestry }))
+    }
+
+    fn driver(&self, major: u32) -> Option<String> {
+        let text = fs::read_to_string("/proc/devices").ok()?;
+        let characters = text.split("Block devices:").next()?;
+        characters.lines().find_map(|line| {
+            let (number, name) = line.trim().split_once(' ')?;
+            (number.parse() == Ok(major)).then(|| name.trim().to_owned())
+        })
+    }
+}

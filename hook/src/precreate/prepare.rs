@@ -1,0 +1,74 @@
+//! The question to the sidecar.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use understudy_control::{CallError, Client, Prepare, Prepared, Refusal, Reply, Request, User};
+
+use super::config::Config;
+use super::storage::Origin;
+use crate::installation::Installation;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) fn request(config: &Config, origin: Origin, annotations: BTreeMap<String, String>) -> Prepare {
+    let process = config.spec.process().as_ref();
+    let user = process.map(|process| User { uid: process.user().uid(), gid: process.user().gid() });
+    let env = process.and_then(|process| process.env().as_ref()).into_iter().flatten();
+    Prepare {
+        id: config.id.clone(),
+        name: origin.name,
+        image: origin.image,
+        annotations,
+        user: user.unwrap_or(User { uid: 0, gid: 0 }),
+        env: env
+            .filter_map(|entry| entry.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+    }
+}
+
+pub(crate) fn ask(installation: &Installation, request: Prepare) -> Result<Prepared, Refusal> {
+    let client = Client::new(installation.control(), PATIENCE);
+    match client.call(Request::Prepare(Box::new(request)), &[]) {
+        Ok(Reply::Prepared(prepared)) => Ok(*prepared),
+        Ok(_) => Err(unreachable(&CallError::Unexpected)),
+        Err(CallError::Refused(refusal)) => Err(refusal),
+        Err(error) => Err(unreachable(&error)),
+    }
+}
+
+fn unreachable(error: &CallError) -> Refusal {
+    let remedy = match error {
+        CallError::Directory(_) | CallError::Connect { .. } => {
+            "start the sidecar (podman start understudy, or its unit), then start this container again; \
+             understudy-hook doctor tells what is missing"
+        }
+        _ => "restart the sidecar, then run: understudy-hook doctor",
+    };
+    Refusal::new(error.to_string(), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::sample;
+    use super::*;
+    use crate::testing::installation;
+
+    #[test]
+    fn the_request_carries_user_and_environment() {
+        let request =
+            request(&sample("none-4.3.1"), Origin { name: Some("n".into()), image: None }, BTreeMap::new());
+        assert_eq!(request.env["HOME"], "/root");
+        assert_eq!(request.user, User { uid: 0, gid: 0 });
+    }
+
+    #[test]
+    fn no_sidecar_is_a_refusal_that_says_what_to_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let request = request(&sample("none-4.3.1"), Origin { name: None, image: None }, BTreeMap::new());
+        let refusal = ask(&installation(dir.path()), request).unwrap_err();
+        assert!(refusal.reason.contains("the sidecar cannot be reached"), "{refusal:?}");
+        assert!(refusal.remedy.contains("start the sidecar"), "{refusal:?}");
+    }
+}

@@ -1,0 +1,40 @@
+//! Opens a file below a directory that somebody hostile filled.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2};
+use rustix::io::Errno;
+
+const LARGEST: u64 = 4 * 1024 * 1024;
+
+/// Reads a regular file. Links are resolved as if `root` were `/` (openat2(2)); what is not a regular file is seen
+/// without being opened, so that no FIFO blocks and no device does anything. None if there is no such file.
+pub(super) fn read(root: &Path, path: &str) -> io::Result<Option<Vec<u8>>> {
+    let root = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let seen = match openat2(&root, path, flags, Mode::empty(), resolve) {
+        Ok(seen) => seen,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    };
+    let status = fstat(&seen)?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+        return Err(io::Error::other("not a regular file"));
+    }
+    if u64::try_from(status.st_size).is_ok_and(|size| size > LARGEST) {
+        return Err(io::Error::other(format!("larger than {LARGEST} bytes")));
+    }
+    // The very file that was looked at, whatever its name means by now.
+    let same = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&seen));
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file: File = openat(CWD, same, flags, Mode::empty())?.into();
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(io::Error::other(format!("larger than {LARGEST} bytes")));
+    }
+    Ok(Some(bytes))
+}
