@@ -3,4 +3,5 @@
 
 pub mod mock;
 pub mod podman;
+pub mod search;
 pub mod stand;

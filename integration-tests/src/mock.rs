@@ -21,7 +21,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 pub use authority::Authority;
-pub use log::{Entry, Log};
+pub use log::{Entry, Log, Request};
+pub use routes::byte_at;
 
 /// What the provider listens on and where it writes.
 #[derive(Clone, Debug)]

@@ -32,7 +32,8 @@ pub(super) fn answer(method: &str, path: &str, headers: &http::HeaderMap, body: 
 fn messages(headers: &http::HeaderMap, body: &[u8]) -> Answer {
     let request: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let model = request.get("model").and_then(Value::as_str).unwrap_or("claude");
-    let text = format!("{ANSWER} from {}", if headers.contains_key("x-api-key") { "x-api-key" } else { "bearer" });
+    let text =
+        format!("{ANSWER} from {}", if headers.contains_key("x-api-key") { "x-api-key" } else { "bearer" });
     if request.get("stream").and_then(Value::as_bool) == Some(true) {
         return Answer { body: events(model, &text), stream: true };
     }

@@ -56,8 +56,8 @@ async fn serve_tcp(mut stream: TcpStream, answer: Ipv4Addr, log: &Log) -> Result
         let mut query = vec![0; usize::from(length)];
         stream.read_exact(&mut query).await?;
         let Some(reply) = reply(&query, "tcp", answer, log) else { return Ok(()) };
-        stream.write_u16(u16::try_from(reply.len())?).await?;
-        stream.write_all(&reply).await?;
+        let length = u16::try_from(reply.len())?;
+        stream.write_all(&[&length.to_be_bytes()[..], &reply].concat()).await?;
     }
 }
 
@@ -98,7 +98,8 @@ fn question(query: &[u8]) -> Option<(String, u16, usize)> {
 mod tests {
     use super::*;
 
-    const QUERY: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x07example\x00\x00\x01\x00\x01";
+    const QUERY: &[u8] =
+        b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x07example\x00\x00\x01\x00\x01";
 
     #[test]
     fn a_question_is_read() {

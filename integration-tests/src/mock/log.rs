@@ -75,7 +75,8 @@ impl Log {
     /// # Errors
     /// If the file cannot be read or holds something else.
     pub fn read(path: &Path) -> Result<Vec<Entry>> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
     }

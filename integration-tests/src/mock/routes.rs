@@ -62,7 +62,10 @@ pub(super) async fn answer(
         ("upload", None) => {
             json_answer(StatusCode::OK, &json!({ "length": received.length, "sha256": received.sha256 }))
         }
-        _ => json_answer(StatusCode::NOT_FOUND, &json!({ "error": { "type": "not_found_error", "message": "mock: no route" } })),
+        _ => json_answer(
+            StatusCode::NOT_FOUND,
+            &json!({ "error": { "type": "not_found_error", "message": "mock: no route" } }),
+        ),
     }
 }
 
@@ -72,7 +75,10 @@ pub fn byte_at(index: usize) -> u8 {
 }
 
 pub(super) fn whole(status: StatusCode, kind: &str, body: impl Into<Bytes>) -> Result<Response<Body>> {
-    Ok(Response::builder().status(status).header(header::CONTENT_TYPE, kind).body(Full::new(body.into()).boxed())?)
+    Ok(Response::builder()
+        .status(status)
+        .header(header::CONTENT_TYPE, kind)
+        .body(Full::new(body.into()).boxed())?)
 }
 
 fn json_answer(status: StatusCode, value: &serde_json::Value) -> Result<Response<Body>> {
@@ -106,7 +112,9 @@ fn hex(bytes: &[u8]) -> String {
 
 fn headers(map: &HeaderMap) -> Vec<(String, String)> {
     map.iter()
-        .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        .map(|(name, value)| {
+            (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        })
         .collect()
 }
 
@@ -114,7 +122,11 @@ fn host(parts: &http::request::Parts) -> String {
     if let Some(authority) = parts.uri.authority() {
         return authority.to_string();
     }
-    parts.headers.get(header::HOST).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).unwrap_or_default()
+    parts
+        .headers
+        .get(header::HOST)
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .unwrap_or_default()
 }
 
 fn describe(parts: &http::request::Parts, arrival: &Arrival, body: &Received) -> log::Request {
@@ -131,7 +143,8 @@ fn describe(parts: &http::request::Parts, arrival: &Arrival, body: &Received) ->
         headers: headers(&parts.headers),
         body_length: body.length,
         body_sha256: body.sha256.clone(),
-        body_start: String::from_utf8_lossy(body.kept.get(..LOGGED.min(body.kept.len())).unwrap_or_default()).into_owned(),
+        body_start: String::from_utf8_lossy(body.kept.get(..LOGGED.min(body.kept.len())).unwrap_or_default())
+            .into_owned(),
     }
 }
 
@@ -164,7 +177,9 @@ fn events(query: &str) -> Response<Body> {
         Some((Ok::<_, Infallible>(Frame::data(event)), index + 1))
     });
     let mut response = Response::new(StreamBody::new(Box::pin(stream)).boxed());
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/event-stream"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/event-stream"));
     response
 }
 
