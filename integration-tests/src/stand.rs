@@ -3,6 +3,7 @@
 //! It runs inside `machine/enter` only: it takes over the home that it is in.
 
 mod agent;
+mod hunt;
 mod settings;
 
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, ensure};
 
 pub use agent::Agent;
-pub use settings::{ACCOUNT, ALLOWED, ANTHROPIC, GENERIC};
+pub use settings::{ACCOUNT, ALL, ALLOWED, ANTHROPIC, GENERIC};
 
 use crate::mock::{Entry, Log, Request};
 use crate::podman::{self, Container, podman, until};
@@ -27,6 +28,7 @@ const PATH: &str = "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/
 pub struct Stand {
     pub paths: Paths,
     pub secrets: Secrets,
+    given: Vec<&'static str>,
     world: Container,
     sidecar: std::sync::Mutex<Option<Container>>,
 }
@@ -77,24 +79,29 @@ impl Stand {
     pub fn shared() -> Result<&'static Self> {
         static STAND: OnceLock<Result<Stand>> = OnceLock::new();
         STAND
-            .get_or_init(Self::start)
+            .get_or_init(|| Self::start(&ALL, |_| ()))
             .as_ref()
             .map_err(|error| anyhow::anyhow!("the stand did not start: {error:#}"))
     }
 
-    /// Starts everything in a session that holds nothing else.
+    /// Starts everything in a session that holds nothing else, with these secrets; `progress` is told each step.
     ///
     /// # Errors
     /// If a part does not come up; its log is in the message.
-    pub fn start() -> Result<Self> {
+    pub fn start(given: &[&'static str], progress: impl Fn(&str)) -> Result<Self> {
         let paths = Paths::of_this_session()?;
         podman(["rm", "--all", "--force", "--time", "0"])?.success()?;
+        progress("importing the agent's root filesystem and building the sidecar's image");
         images(&paths)?;
+        progress("starting the world: a mock of every host, without a network of its own");
         let world = world(&paths)?;
         let secrets = Secrets::random()?;
-        settings::write(&paths, &secrets)?;
+        settings::write(&paths, &secrets, given)?;
+        progress("installing the hook");
         install(&paths)?;
-        let stand = Self { paths, secrets, world, sidecar: std::sync::Mutex::default() };
+        let stand =
+            Self { paths, secrets, given: given.to_vec(), world, sidecar: std::sync::Mutex::default() };
+        progress("starting the sidecar");
         stand.start_sidecar()?;
         Ok(stand)
     }
@@ -104,7 +111,7 @@ impl Stand {
     /// # Errors
     /// If it is not within 30 seconds; its log is in the message.
     pub fn start_sidecar(&self) -> Result<()> {
-        let sidecar = sidecar(&self.paths, &self.world.name)?;
+        let sidecar = sidecar(&self.paths, &self.world.name, &self.given)?;
         let healthy = until("the sidecar", || Ok(sidecar.exec(&["/understudy", "health"])?.code == Some(0)));
         healthy.with_context(|| sidecar.logs().unwrap_or_default())?;
         *self.lock() = Some(sidecar);
@@ -253,7 +260,7 @@ fn install(paths: &Paths) -> Result<()> {
 }
 
 /// As docs and README say, but for the network, which is the world's instead of the internet.
-fn sidecar(paths: &Paths, world: &str) -> Result<Container> {
+fn sidecar(paths: &Paths, world: &str, given: &[&str]) -> Result<Container> {
     let network = format!("--network=container:{world}");
     let configuration = format!("{}:/etc/understudy:ro", paths.configuration.display());
     let control = format!("{}:/run/understudy/control", paths.control.display());
@@ -272,7 +279,7 @@ fn sidecar(paths: &Paths, world: &str) -> Result<Container> {
         "--volume",
         "understudy-state:/var/lib/understudy",
     ];
-    for secret in settings::SECRETS {
+    for secret in given {
         arguments.extend(["--secret", secret]);
     }
     arguments.push(SIDECAR_IMAGE);

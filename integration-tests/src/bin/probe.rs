@@ -26,7 +26,8 @@ enum Probe {
 
 #[derive(Debug, clap::Args)]
 struct Search {
-    /// First process of a container: environment, command line and memory of all processes of its process namespace.
+    /// First process of a container: environment, command line and memory of all processes of its process namespace,
+    /// and every file that it can see (but for /proc, /sys and /dev).
     #[arg(long)]
     container: Option<u32>,
     /// Directories and files, all that is in them.
@@ -55,6 +56,7 @@ impl Search {
         }
         if let Some(first) = self.container {
             looked += search_container(first, &needles, &mut found)?;
+            looked += search_root(&PathBuf::from(format!("/proc/{first}/root")), &needles, &mut found)?;
         }
         for place in &found {
             println!("{place}");
@@ -83,6 +85,18 @@ fn search_tree(path: &Path, needles: &Needles, found: &mut BTreeSet<String>) -> 
         }
     }
     Ok(1)
+}
+
+/// What the container sees, its mounts included; what the kernel makes up is left out.
+fn search_root(root: &Path, needles: &Needles, found: &mut BTreeSet<String>) -> Result<usize> {
+    let mut looked = 0;
+    for entry in fs::read_dir(root).with_context(|| root.display().to_string())? {
+        let entry = entry?;
+        if !["proc", "sys", "dev"].iter().any(|name| entry.file_name() == *name) {
+            looked += search_tree(&entry.path(), needles, found)?;
+        }
+    }
+    Ok(looked)
 }
 
 fn search_container(first: u32, needles: &Needles, found: &mut BTreeSet<String>) -> Result<usize> {

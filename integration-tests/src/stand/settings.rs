@@ -13,7 +13,8 @@ pub const ANTHROPIC: &str = "anthropic";
 pub const ACCOUNT: &str = "claude-account";
 /// A secret for any client: header `x-api-key` at `api.example`.
 pub const GENERIC: &str = "example";
-pub(super) const SECRETS: [&str; 3] = [ANTHROPIC, ACCOUNT, GENERIC];
+/// All secrets that a stand can have.
+pub const ALL: [&str; 3] = [ANTHROPIC, ACCOUNT, GENERIC];
 
 /// Hosts that policy `world` allows on ports 443 and 8443.
 pub const ALLOWED: [&str; 4] = ["api.example", "git.example", "other.example", "shop.example"];
@@ -30,20 +31,31 @@ resolvers = ["127.0.0.1:53"]
 "shop.example" = "127.0.0.1"
 "#;
 
-const DECLARATIONS: &str = r#"
+const DECLARATIONS: [(&str, &str); 3] = [
+    (
+        ANTHROPIC,
+        r#"
 [anthropic]
 kind = "api-key"
 file = "/run/secrets/anthropic"
 hosts = ["api.anthropic.com"]
 headers = ["x-api-key"]
 grant-to = { harnesses = ["claude-code"] }
-
+"#,
+    ),
+    (
+        ACCOUNT,
+        r#"
 [claude-account]
 kind = "bearer"
 file = "/run/secrets/claude-account"
 hosts = ["api.anthropic.com"]
 grant-to = { harnesses = ["claude-code"] }
-
+"#,
+    ),
+    (
+        GENERIC,
+        r#"
 [example]
 kind = "api-key"
 file = "/run/secrets/example"
@@ -51,7 +63,9 @@ hosts = ["api.example"]
 headers = ["x-api-key"]
 env = "EXAMPLE_API_KEY"
 grant-to = { harnesses = ["generic"] }
-"#;
+"#,
+    ),
+];
 
 const WORLD: &str = r#"
 [[allow]]
@@ -109,16 +123,17 @@ fn letters(count: usize) -> Result<String> {
 }
 
 /// Writes the configuration directory and creates the Podman secrets.
-pub(super) fn write(paths: &Paths, secrets: &Secrets) -> Result<()> {
+pub(super) fn write(paths: &Paths, secrets: &Secrets, given: &[&str]) -> Result<()> {
     let directory = &paths.configuration;
     fs::create_dir_all(directory.join("policies"))?;
     fs::copy(paths.world.join("ca.crt"), directory.join("world-ca.crt"))?;
     fs::write(directory.join("sidecar.toml"), SIDECAR)?;
-    fs::write(directory.join("secrets.toml"), DECLARATIONS)?;
+    let declared = DECLARATIONS.iter().filter(|(name, _)| given.contains(name));
+    fs::write(directory.join("secrets.toml"), declared.map(|(_, text)| *text).collect::<String>())?;
     fs::write(directory.join("policies/world.toml"), WORLD)?;
-    for name in SECRETS {
+    for name in given {
         // there is none yet, or one of an earlier stand
-        let _ = podman(["secret", "rm", name])?;
+        podman(["secret", "rm", name])?;
         run(Command::new("podman").args(["secret", "create", name, "-"]), secrets.value(name).as_bytes())?
             .success()
             .with_context(|| format!("secret {name}"))?;
