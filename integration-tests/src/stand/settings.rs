@@ -28,6 +28,7 @@ resolvers = ["127.0.0.1:53"]
 "api.example" = "127.0.0.1"
 "git.example" = "127.0.0.1"
 "other.example" = "127.0.0.1"
+"plain.example" = "127.0.0.1"
 "shop.example" = "127.0.0.1"
 "#;
 
@@ -71,6 +72,10 @@ const WORLD: &str = r#"
 [[allow]]
 host = ["api.example", "git.example", "other.example", "shop.example"]
 port = [443, 8443]
+
+# not pinned in sidecar.toml: the resolver answers with a loopback address
+[[allow]]
+host = "private.example"
 
 [[allow]]
 host = "plain.example"
