@@ -155,7 +155,7 @@ impl Stand {
     /// As [`Stand::arrived`].
     pub fn requests(&self, path: &str) -> Result<Vec<Request>> {
         let requests = self.arrived()?.into_iter().filter_map(|entry| match entry {
-            Entry::Request(request) if request.path == path => Some(request),
+            Entry::Request(request) if request.path == path => Some(*request),
             _ => None,
         });
         Ok(requests.collect())

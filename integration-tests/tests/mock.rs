@@ -1,6 +1,8 @@
 //! The mock provider against ordinary clients, in a network namespace of its own. What the other tests conclude from its
 //! log is only as good as this.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails as tests do")]
+
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -40,7 +42,7 @@ fn beside_mock(script: &str) -> (Outcome, Vec<Entry>) {
 fn requests(entries: &[Entry]) -> Vec<&Request> {
     entries
         .iter()
-        .filter_map(|entry| if let Entry::Request(request) = entry { Some(request) } else { None })
+        .filter_map(|entry| if let Entry::Request(request) = entry { Some(&**request) } else { None })
         .collect()
 }
 

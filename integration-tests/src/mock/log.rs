@@ -19,7 +19,7 @@ pub enum Entry {
     /// A query reached the resolver; `transport` is `udp` or `tcp`, `qtype` the number of RFC 1035 3.2.2.
     Query { transport: String, name: String, qtype: u16 },
     /// A whole request, its body included, was read.
-    Request(Request),
+    Request(Box<Request>),
 }
 
 /// A request as it arrived.

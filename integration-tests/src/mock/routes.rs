@@ -41,7 +41,7 @@ pub(super) async fn answer(
     let socket = websocket::wanted(request.headers()).then(|| hyper::upgrade::on(&mut request));
     let (parts, body) = request.into_parts();
     let received = Received::read(body).await.context("request body")?;
-    shared.log.write(&Entry::Request(describe(&parts, arrival, &received)));
+    shared.log.write(&Entry::Request(Box::new(describe(&parts, arrival, &received))));
     let path = parts.uri.path().to_owned();
     if let Some(socket) = socket {
         return websocket::accept(&parts.headers, socket);
