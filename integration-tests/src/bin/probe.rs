@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use understudy_integration_tests::load::Load;
 use understudy_integration_tests::search::Needles;
 
 #[derive(Debug, Parser)]
@@ -22,6 +23,24 @@ enum Probe {
     /// Prints the answer to `GET https://HOST[:PORT]/PATH`: a static client that trusts SSL_CERT_FILE or the system's
     /// bundle, and knows no proxy variables.
     Fetch { url: String },
+    /// Keep-alive requests over TLS; prints requests per second and latencies as JSON.
+    Load(LoadArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct LoadArguments {
+    host: String,
+    #[arg(long, default_value_t = 443)]
+    port: u16,
+    #[arg(long, default_value = "/status/200")]
+    path: String,
+    #[arg(long)]
+    http2: bool,
+    #[arg(long, default_value_t = 32)]
+    connections: usize,
+    /// On each connection.
+    #[arg(long, default_value_t = 500)]
+    requests: usize,
 }
 
 #[derive(Debug, clap::Args)]
@@ -39,6 +58,7 @@ fn main() -> ExitCode {
     let done = match Probe::parse() {
         Probe::Search(search) => search.run(),
         Probe::Fetch { url } => fetch(&url).map(|()| ExitCode::SUCCESS),
+        Probe::Load(arguments) => load(arguments).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {
         eprintln!("probe: {error:#}");
@@ -154,12 +174,24 @@ fn search_memory(process: &Path, needles: &Needles, found: &mut BTreeSet<String>
     Ok(looked)
 }
 
+fn load(arguments: LoadArguments) -> Result<()> {
+    let LoadArguments { host, port, path, http2, connections, requests } = arguments;
+    let load = Load { host, port, path, http2, connections, requests };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let figures = runtime.block_on(load.run(&bundle()))?;
+    println!("{}", serde_json::to_string(&figures)?);
+    Ok(())
+}
+
+fn bundle() -> PathBuf {
+    std::env::var_os("SSL_CERT_FILE").map_or("/etc/ssl/certs/ca-certificates.crt".into(), PathBuf::from)
+}
+
 fn fetch(url: &str) -> Result<()> {
     let rest = url.strip_prefix("https://").context("only https://")?;
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (host, port) = authority.split_once(':').unwrap_or((authority, "443"));
-    let bundle =
-        std::env::var_os("SSL_CERT_FILE").map_or("/etc/ssl/certs/ca-certificates.crt".into(), PathBuf::from);
+    let bundle = bundle();
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(&bundle).with_context(|| bundle.display().to_string())? {
         roots.add_parsable_certificates([certificate?]);
