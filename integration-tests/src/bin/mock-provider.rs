@@ -1,0 +1,58 @@
+//! `mock-provider`: every host of the internet, for tests and the demo (see the library's `mock`).
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use understudy_integration_tests::mock::{self, Options};
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Address of all listeners.
+    #[arg(long, default_value = "127.0.0.1")]
+    address: IpAddr,
+    /// TLS ports with h2 and http/1.1.
+    #[arg(long, value_delimiter = ',', default_value = "443")]
+    tls: Vec<u16>,
+    /// TLS ports with http/1.1 alone.
+    #[arg(long, value_delimiter = ',')]
+    tls_http1: Vec<u16>,
+    /// Plain HTTP ports.
+    #[arg(long, value_delimiter = ',', default_value = "80")]
+    plain: Vec<u16>,
+    /// Port of the resolver.
+    #[arg(long)]
+    dns: Option<u16>,
+    /// What the resolver answers to A queries.
+    #[arg(long, default_value = "127.0.0.1")]
+    answer: Ipv4Addr,
+    /// Log file (JSON lines).
+    #[arg(long)]
+    log: PathBuf,
+    /// Where to write the authority's certificate.
+    #[arg(long)]
+    ca_out: PathBuf,
+    /// Directory of bare repositories.
+    #[arg(long)]
+    git_root: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let Arguments { address, tls, tls_http1, plain, dns, answer, log, ca_out, git_root } = Arguments::parse();
+    let options = Options { address, tls, tls_http1, plain, dns, answer, log, ca_out, git_root };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("mock-provider: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(mock::run(options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mock-provider: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! A stand: a world (the mock provider), a sidecar whose network is the world's, the hook installed, and agents.
+//!
+//! It runs inside `machine/enter` only: it takes over the home that it is in.
+
+mod agent;
+mod hunt;
+mod settings;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, ensure};
+
+pub use agent::Agent;
+pub use settings::{ACCOUNT, ALL, ALLOWED, ANTHROPIC, GENERIC};
+
+use crate::mock::{Entry, Log, Request};
+use crate::podman::{self, Container, podman, until};
+use settings::Secrets;
+
+pub const AGENT_IMAGE: &str = "localhost/understudy-agent";
+pub const SIDECAR_IMAGE: &str = "localhost/understudy";
+const PATH: &str = "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Everything that runs for the tests of one binary.
+#[derive(Debug)]
+pub struct Stand {
+    pub paths: Paths,
+    pub secrets: Secrets,
+    given: Vec<&'static str>,
+    world: Container,
+    sidecar: std::sync::Mutex<Option<Container>>,
+}
+
+/// Where things are.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    /// The staged programs and root filesystems.
+    pub cache: PathBuf,
+    /// The world's directory: log, certificate, repositories.
+    pub world: PathBuf,
+    /// The sidecar's configuration.
+    pub configuration: PathBuf,
+    /// `$XDG_RUNTIME_DIR/understudy/control`.
+    pub control: PathBuf,
+}
+
+impl Paths {
+    fn of_this_session() -> Result<Self> {
+        let variable =
+            |name| std::env::var_os(name).map(PathBuf::from).with_context(|| format!("{name} is not set"));
+        let scratch = variable("SCRATCH").context("run this by integration-tests/machine/enter")?;
+        let home = variable("HOME")?;
+        ensure!(
+            home.starts_with(&scratch),
+            "HOME is not scratch: run this by integration-tests/machine/enter"
+        );
+        Ok(Self {
+            cache: variable("UNDERSTUDY_TEST_CACHE")?,
+            world: home.join("world"),
+            configuration: home.join(".config/understudy"),
+            control: variable("XDG_RUNTIME_DIR")?.join("understudy/control"),
+        })
+    }
+
+    /// A staged program.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.cache.join("bin").join(name)
+    }
+}
+
+impl Stand {
+    /// The one stand of this process, started at the first call. Its containers end with the session (`machine/enter`),
+    /// or when the next binary's stand starts.
+    ///
+    /// # Errors
+    /// The error of the one start.
+    pub fn shared() -> Result<&'static Self> {
+        static STAND: OnceLock<Result<Stand>> = OnceLock::new();
+        STAND
+            .get_or_init(|| Self::start(&ALL, |_| ()))
+            .as_ref()
+            .map_err(|error| anyhow::anyhow!("the stand did not start: {error:#}"))
+    }
+
+    /// Starts everything in a session that holds nothing else, with these secrets; `progress` is told each step.
+    ///
+    /// # Errors
+    /// If a part does not come up; its log is in the message.
+    pub fn start(given: &[&'static str], progress: impl Fn(&str)) -> Result<Self> {
+        let paths = Paths::of_this_session()?;
+        podman(["rm", "--all", "--force", "--time", "0"])?.success()?;
+        progress("importing the agent's root filesystem and building the sidecar's image");
+        images(&paths)?;
+        progress("starting the world: a mock of every host, without a network of its own");
+        let world = world(&paths)?;
+        let secrets = Secrets::random()?;
+        settings::write(&paths, &secrets, given)?;
+        progress("installing the hook");
+        install(&paths)?;
+        let stand =
+            Self { paths, secrets, given: given.to_vec(), world, sidecar: std::sync::Mutex::default() };
+        progress("starting the sidecar");
+        stand.start_sidecar()?;
+        Ok(stand)
+    }
+
+    /// Starts the sidecar and waits until it says that it is healthy.
+    ///
+    /// # Errors
+    /// If it is not within 30 seconds; its log is in the message.
+    pub fn start_sidecar(&self) -> Result<()> {
+        let sidecar = sidecar(&self.paths, &self.world.name, &self.given)?;
+        let healthy = until("the sidecar", || Ok(sidecar.exec(&["/understudy", "health"])?.code == Some(0)));
+        healthy.with_context(|| sidecar.logs().unwrap_or_default())?;
+        *self.lock() = Some(sidecar);
+        Ok(())
+    }
+
+    /// Ends the sidecar at once, as a crash would.
+    pub fn kill_sidecar(&self) {
+        drop(self.lock().take());
+    }
+
+    /// A command of the sidecar's own program, run in its container.
+    ///
+    /// # Errors
+    /// If the sidecar does not run.
+    pub fn operator(&self, command: &[&str]) -> Result<podman::Outcome> {
+        let sidecar = self.lock();
+        let sidecar = sidecar.as_ref().context("the sidecar does not run")?;
+        sidecar.exec(&[&["/understudy"], command].concat())
+    }
+
+    /// The sidecar's log.
+    ///
+    /// # Errors
+    /// If the sidecar does not run.
+    pub fn sidecar_log(&self) -> Result<String> {
+        self.lock().as_ref().context("the sidecar does not run")?.logs()
+    }
+
+    /// All that arrived in the world so far.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn arrived(&self) -> Result<Vec<Entry>> {
+        Log::read(&self.paths.world.join("log.jsonl"))
+    }
+
+    /// The requests that arrived for a path; tests that run side by side tell their requests apart by it.
+    ///
+    /// # Errors
+    /// As [`Stand::arrived`].
+    pub fn requests(&self, path: &str) -> Result<Vec<Request>> {
+        let requests = self.arrived()?.into_iter().filter_map(|entry| match entry {
+            Entry::Request(request) if request.path == path => Some(*request),
+            _ => None,
+        });
+        Ok(requests.collect())
+    }
+
+    /// Names that the resolver was asked for.
+    ///
+    /// # Errors
+    /// As [`Stand::arrived`].
+    pub fn queries(&self) -> Result<Vec<String>> {
+        let names = self.arrived()?.into_iter().filter_map(|entry| match entry {
+            Entry::Query { name, .. } => Some(name),
+            _ => None,
+        });
+        Ok(names.collect())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Container>> {
+        self.sidecar.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn images(paths: &Paths) -> Result<()> {
+    if podman(["image", "exists", AGENT_IMAGE])?.code != Some(0) {
+        let tar = paths.cache.join("agent.tar");
+        let tar = tar.to_str().context("cache path is not UTF-8")?;
+        podman(["import", "--quiet", "--change", PATH, tar, AGENT_IMAGE])?.success()?;
+    }
+    if podman(["image", "exists", SIDECAR_IMAGE])?.code != Some(0) {
+        let context = paths.cache.join("image");
+        let context = context.to_str().context("cache path is not UTF-8")?;
+        podman(["build", "--quiet", "--format", "docker", "--tag", SIDECAR_IMAGE, context])?.success()?;
+    }
+    Ok(())
+}
+
+fn world(paths: &Paths) -> Result<Container> {
+    match std::fs::remove_dir_all(&paths.world) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).context("the old world");
+        }
+        _ => std::fs::create_dir_all(paths.world.join("git"))?,
+    }
+    repository(&paths.world.join("git/hello.git"))?;
+    let volume = format!("{}:/world", paths.world.display());
+    let program = format!("{}:/mock-provider:ro", paths.program("mock-provider").display());
+    let name = podman::unique("world");
+    let world = Container::start(
+        &name,
+        [
+            "--network=none",
+            "--volume",
+            &volume,
+            "--volume",
+            &program,
+            AGENT_IMAGE,
+            "/mock-provider",
+            "--dns",
+            "53",
+            "--tls",
+            "443,8443",
+            "--plain",
+            "80,8080",
+            "--log",
+            "/world/log.jsonl",
+            "--ca-out",
+            "/world/ca.crt",
+            "--git-root",
+            "/world/git",
+        ],
+    )?;
+    let certificate = paths.world.join("ca.crt");
+    until("the world", || Ok(certificate.exists())).with_context(|| world.logs().unwrap_or_default())?;
+    Ok(world)
+}
+
+/// A bare repository with one commit of one file, `README`.
+fn repository(path: &Path) -> Result<()> {
+    let script = r#"
+        set -eu
+        git init --quiet --bare --initial-branch=main "$1"
+        work=$(mktemp -d)
+        git -C "$work" init --quiet --initial-branch=main
+        echo 'hello from the world' >"$work/README"
+        git -C "$work" add README
+        git -C "$work" -c user.name=test -c user.email=test@example.invalid commit --quiet --message=one
+        git -C "$work" push --quiet "$1" main
+        rm -rf "$work"
+    "#;
+    podman::run(Command::new("sh").args(["-c", script, "sh"]).arg(path), b"")?.success()?;
+    Ok(())
+}
+
+fn install(paths: &Paths) -> Result<()> {
+    let hook = paths.program("understudy-hook");
+    let outcome =
+        podman::run(Command::new(&hook).args(["install", "--user", "--sidecar-image", SIDECAR_IMAGE]), b"")?;
+    outcome.success().context("understudy-hook install")?;
+    std::fs::create_dir_all(&paths.control)?;
+    std::fs::set_permissions(&paths.control, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+    Ok(())
+}
+
+/// As docs and README say, but for the network, which is the world's instead of the internet.
+fn sidecar(paths: &Paths, world: &str, given: &[&str]) -> Result<Container> {
+    let network = format!("--network=container:{world}");
+    let configuration = format!("{}:/etc/understudy:ro", paths.configuration.display());
+    let control = format!("{}:/run/understudy/control", paths.control.display());
+    let mut arguments = vec![
+        "--annotation",
+        "understudy.role=sidecar",
+        "--read-only",
+        "--cap-drop=all",
+        "--security-opt=no-new-privileges",
+        "--no-healthcheck",
+        &network,
+        "--volume",
+        &configuration,
+        "--volume",
+        &control,
+        "--volume",
+        "understudy-state:/var/lib/understudy",
+    ];
+    for secret in given {
+        arguments.extend(["--secret", secret]);
+    }
+    arguments.push(SIDECAR_IMAGE);
+    Container::start(&podman::unique("understudy"), arguments)
+}

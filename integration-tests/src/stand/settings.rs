@@ -1,0 +1,147 @@
+//! What the sidecar of a stand is told: names, secrets, policies.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::Paths;
+use crate::podman::{podman, run};
+
+pub const ANTHROPIC: &str = "anthropic";
+pub const ACCOUNT: &str = "claude-account";
+/// A secret for any client: header `x-api-key` at `api.example`.
+pub const GENERIC: &str = "example";
+/// All secrets that a stand can have.
+pub const ALL: [&str; 3] = [ANTHROPIC, ACCOUNT, GENERIC];
+
+/// Hosts that policy `world` allows on ports 443 and 8443.
+pub const ALLOWED: [&str; 4] = ["api.example", "git.example", "other.example", "shop.example"];
+
+const SIDECAR: &str = r#"
+extra-ca = ["/etc/understudy/world-ca.crt"]
+resolvers = ["127.0.0.1:53"]
+
+[names]
+"api.anthropic.com" = "127.0.0.1"
+"api.example" = "127.0.0.1"
+"git.example" = "127.0.0.1"
+"other.example" = "127.0.0.1"
+"plain.example" = "127.0.0.1"
+"shop.example" = "127.0.0.1"
+"#;
+
+const DECLARATIONS: [(&str, &str); 3] = [
+    (
+        ANTHROPIC,
+        r#"
+[anthropic]
+kind = "api-key"
+file = "/run/secrets/anthropic"
+hosts = ["api.anthropic.com"]
+headers = ["x-api-key"]
+grant-to = { harnesses = ["claude-code"] }
+"#,
+    ),
+    (
+        ACCOUNT,
+        r#"
+[claude-account]
+kind = "bearer"
+file = "/run/secrets/claude-account"
+hosts = ["api.anthropic.com"]
+grant-to = { harnesses = ["claude-code"] }
+"#,
+    ),
+    (
+        GENERIC,
+        r#"
+[example]
+kind = "api-key"
+file = "/run/secrets/example"
+hosts = ["api.example"]
+headers = ["x-api-key"]
+env = "EXAMPLE_API_KEY"
+grant-to = { harnesses = ["generic"] }
+"#,
+    ),
+];
+
+const WORLD: &str = r#"
+[[allow]]
+host = ["api.example", "git.example", "other.example", "shop.example"]
+port = [443, 8443]
+
+# not pinned in sidecar.toml: the resolver answers with a loopback address
+[[allow]]
+host = "private.example"
+
+[[allow]]
+host = "plain.example"
+port = 80
+"#;
+
+/// The real values.
+#[derive(Clone)]
+pub struct Secrets {
+    pub anthropic: String,
+    pub account: String,
+    pub generic: String,
+}
+
+/// Values of a stand are as good as real ones to a search, and just as unwelcome in a message.
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secrets(…)")
+    }
+}
+
+impl Secrets {
+    pub(super) fn random() -> Result<Self> {
+        Ok(Self {
+            anthropic: format!("sk-ant-api03-{}AA", letters(93)?),
+            account: format!("sk-ant-oat01-{}AA", letters(93)?),
+            generic: format!("example_{}", letters(40)?),
+        })
+    }
+
+    /// All of them, for searches.
+    pub fn all(&self) -> [&str; 3] {
+        [&self.anthropic, &self.account, &self.generic]
+    }
+
+    fn value(&self, name: &str) -> &str {
+        match name {
+            ANTHROPIC => &self.anthropic,
+            ACCOUNT => &self.account,
+            _ => &self.generic,
+        }
+    }
+}
+
+fn letters(count: usize) -> Result<String> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut bytes = vec![0; count];
+    SystemRandom::new().fill(&mut bytes).ok().context("no random bytes")?;
+    Ok(bytes.into_iter().map(|byte| char::from(ALPHABET[usize::from(byte & 63)])).collect())
+}
+
+/// Writes the configuration directory and creates the Podman secrets.
+pub(super) fn write(paths: &Paths, secrets: &Secrets, given: &[&str]) -> Result<()> {
+    let directory = &paths.configuration;
+    fs::create_dir_all(directory.join("policies"))?;
+    fs::copy(paths.world.join("ca.crt"), directory.join("world-ca.crt"))?;
+    fs::write(directory.join("sidecar.toml"), SIDECAR)?;
+    let declared = DECLARATIONS.iter().filter(|(name, _)| given.contains(name));
+    fs::write(directory.join("secrets.toml"), declared.map(|(_, text)| *text).collect::<String>())?;
+    fs::write(directory.join("policies/world.toml"), WORLD)?;
+    for name in given {
+        // there is none yet, or one of an earlier stand
+        podman(["secret", "rm", name])?;
+        run(Command::new("podman").args(["secret", "create", name, "-"]), secrets.value(name).as_bytes())?
+            .success()
+            .with_context(|| format!("secret {name}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! No sidecar, a sidecar that dies and comes back, and what listens in its place.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use understudy_integration_tests::podman::{Container, podman, until};
+use understudy_integration_tests::stand::Agent;
+
+use crate::{assert_closed, stand};
+
+const REACH: [&str; 7] =
+    ["curl", "-sS", "--max-time", "20", "-w", "HTTP %{http_code}", "https://other.example/status/200"];
+
+fn works(container: &Container) -> bool {
+    container.exec(&REACH).unwrap().stdout.contains("HTTP 200")
+}
+
+#[test]
+fn without_a_sidecar_nothing_starts() {
+    let stand = stand();
+    stand.kill_sidecar();
+    let outcome = Agent::generic().run(&["echo", "it ran"]).unwrap();
+    stand.start_sidecar().unwrap();
+    assert_closed(&outcome, "sidecar");
+}
+
+#[test]
+fn a_running_agent_loses_its_network_with_the_sidecar_and_gets_it_back_with_the_next() {
+    let stand = stand();
+    let container = Agent::generic().start(&["sleep", "infinity"]).unwrap();
+    assert!(works(&container));
+    stand.kill_sidecar();
+    let dead = container.exec(&REACH).unwrap();
+    let denied =
+        container.exec(&["curl", "-sSk", "--max-time", "20", "https://denied.example/while-dead"]).unwrap();
+    stand.start_sidecar().unwrap();
+    assert!(!dead.stdout.contains("HTTP 200"), "{}", dead.text());
+    assert!(stand.requests("/while-dead").unwrap().is_empty(), "{}", denied.text());
+    until("the re-attached network", || Ok(works(&container))).unwrap();
+}
+
+#[test]
+fn ports_that_the_agent_took_over_meanwhile_gain_nothing() {
+    let stand = stand();
+    // learns the redirect's ports, binds them as soon as they are free, and serves whoever comes
+    let script = r#"
+import socket, threading, time
+ports = set()
+for f in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for line in open(f).read().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A": ports.add((f[-1] == "6", int(fields[1].rsplit(":", 1)[1], 16)))
+def squat(six, port):
+    s = socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_STREAM)
+    while True:
+        try: s.bind(("::1" if six else "127.0.0.1", port)); break
+        except OSError: time.sleep(0.02)
+    s.listen(); print("squatted", port, flush=True)
+    while True:
+        c, _ = s.accept(); print("caught", flush=True); c.close()
+for p in ports: threading.Thread(target=squat, args=p, daemon=True).start()
+time.sleep(600)
+"#;
+    let container = Agent::generic().start(&["python3", "-c", script]).unwrap();
+    stand.kill_sidecar();
+    until("the squatter", || Ok(container.logs()?.contains("squatted"))).unwrap();
+    stand.start_sidecar().unwrap();
+    until("the re-attached network", || Ok(works(&container))).unwrap();
+    let caught = container.logs().unwrap().matches("caught").count();
+    assert!(works(&container));
+    assert_eq!(container.logs().unwrap().matches("caught").count(), caught, "the old ports still catch");
+}
+
+#[test]
+fn a_first_process_in_a_namespace_of_its_own_making_is_not_re_attached() {
+    let stand = stand();
+    let inner = "ip link set lo up; touch /tmp/moved; exec sleep infinity";
+    let container = Agent::generic()
+        .start(&["unshare", "--user", "--map-root-user", "--net", "sh", "-c", inner])
+        .unwrap();
+    until("its move", || Ok(container.exec(&["test", "-e", "/tmp/moved"])?.code == Some(0))).unwrap();
+    stand.kill_sidecar();
+    stand.start_sidecar().unwrap();
+    let sockets = container.exec(&["sh", "-c", "wc -l </proc/1/net/tcp"]).unwrap();
+    assert_eq!(sockets.stdout.trim(), "1", "the moved namespace was given listeners: {}", sockets.text());
+}
+
+#[test]
+fn a_sidecar_that_answers_garbage_or_nothing_is_not_trusted() {
+    let stand = stand();
+    stand.kill_sidecar();
+    let socket = std::fs::read_dir(&stand.paths.control)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|end| end == "sock") || path.ends_with("socket"));
+    let socket = socket.unwrap_or_else(|| stand.paths.control.join("control.sock"));
+    let mut outcomes = Vec::new();
+    for answer in [&b""[..], b"garbage\n", b"{}\n", &[0xff; 4096]] {
+        // what the last sidecar left behind
+        let _ = std::fs::remove_file(&socket);
+        let listener = UnixListener::bind(&socket).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let mut held = Vec::new();
+            while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+                if let Ok((mut stream, _)) = listener.accept() {
+                    stream.set_nonblocking(false).unwrap();
+                    stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+                    let _ = stream.read(&mut [0; 4096]);
+                    let _ = stream.write_all(answer);
+                    held.push(stream);
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        outcomes.push(Agent::generic().run(&["echo", "it ran"]));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        thread.join().unwrap();
+    }
+    let _ = std::fs::remove_file(&socket);
+    stand.start_sidecar().unwrap();
+    for outcome in outcomes {
+        assert_closed(&outcome.unwrap(), "sidecar");
+    }
+}
+
+#[test]
+fn a_revoked_container_has_no_network() {
+    let stand = stand();
+    let container = Agent::generic().start(&["sleep", "infinity"]).unwrap();
+    assert!(works(&container));
+    stand.operator(&["revoke", &container.name]).unwrap().success().unwrap();
+    assert!(!works(&container));
+    // also not after the next sidecar
+    stand.kill_sidecar();
+    stand.start_sidecar().unwrap();
+    assert!(!works(&container));
+}
+
+#[test]
+fn a_stopped_container_is_forgotten_and_a_restarted_one_works() {
+    let stand = stand();
+    let container = Agent::generic().start(&["sleep", "infinity"]).unwrap();
+    let id = container.inspect("{{.Id}}").unwrap();
+    let listed = || stand.operator(&["status"]).unwrap().success().unwrap().contains(&id[..12]);
+    assert!(listed());
+    podman(["stop", "--time", "0", &container.name]).unwrap().success().unwrap();
+    until("Detach", || Ok(!listed())).unwrap();
+    podman(["start", &container.name]).unwrap().success().unwrap();
+    assert!(listed() && works(&container));
+}

@@ -1,0 +1,139 @@
+//! Root inside the container tries; what counts is what arrived outside.
+
+use understudy_integration_tests::stand::{Agent, GENERIC};
+
+use crate::{assert_nothing_arrived, python, stand};
+
+/// Ports that somebody listens on inside: the redirect's, since nothing else runs there.
+const OWN_PORTS: &str = r#"
+import socket
+ports = set()
+for f in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for line in open(f).read().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A": ports.add((f[-1] == "6", int(fields[1].rsplit(":", 1)[1], 16)))
+"#;
+
+#[test]
+fn a_direct_connection_to_the_redirect_port_is_refused() {
+    stand();
+    let script = format!(
+        r#"{OWN_PORTS}
+assert ports, "no listener: the container is not attached"
+for six, port in ports:
+    s = socket.create_connection(("::1" if six else "127.0.0.1", port), 20); s.settimeout(20)
+    try:
+        s.sendall(b"GET /direct HTTP/1.1\r\nHost: plain.example\r\n\r\n"); data = s.recv(100)
+        print("answered" if b"200" in data else "refused")
+    except OSError: print("refused")
+"#
+    );
+    let text = Agent::generic().run(&python(&script)).unwrap().success().unwrap();
+    assert!(!text.contains("answered"), "{text}");
+    assert_nothing_arrived("/direct");
+}
+
+#[test]
+fn the_rules_cannot_be_changed_from_inside() {
+    stand();
+    // a netlink request that deletes every table (NFT_MSG_DELTABLE in a batch), as `nft flush ruleset` sends it
+    let script = r#"
+import socket, struct, urllib.request as u, urllib.error
+def message(kind, flags, sequence, body): return struct.pack("=IHHII", 16 + len(body), kind, flags, sequence, 0) + body
+family = lambda f, res: struct.pack("=BBH", f, 0, res)
+batch = message(16, 1, 1, family(0, 10 << 8)) + message(10 << 8 | 2, 1 | 4, 2, family(0, 0)) + message(17, 1, 3, family(0, 10 << 8))
+try:
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12); s.send(batch); s.settimeout(5)
+    print("errno", -struct.unpack_from("=i", s.recv(4096), 16)[0])
+except OSError as e: print("errno", e.errno)
+try: u.urlopen("https://denied.example/flushed", timeout=20); print("open")
+except urllib.error.HTTPError as e: print("still", e.code)
+"#;
+    let text = Agent::generic().option("--user=0").run(&python(script)).unwrap().success().unwrap();
+    assert!(!text.contains("errno 0") && text.contains("still 403"), "{text}");
+    assert_nothing_arrived("/flushed");
+}
+
+#[test]
+fn namespaces_of_its_own_making_lead_nowhere() {
+    stand();
+    let script = "unshare --user --map-root-user --net sh -c 'ip link set lo up; \
+                  curl -sS --max-time 10 --resolve api.example:443:127.0.0.1 https://api.example/unshared' 2>&1; true";
+    Agent::generic().shell(script).unwrap();
+    assert_nothing_arrived("/unshared");
+}
+
+#[test]
+fn what_protects_is_read_only_inside() {
+    stand();
+    let script = "for path in /run/understudy /run/understudy-bin /etc/resolv.conf /etc/ssl/certs/ca-certificates.crt; do \
+                  umount $path 2>/dev/null && echo unmounted $path; \
+                  if [ -d $path ]; then touch $path/x 2>/dev/null && echo wrote $path; \
+                  else (echo x >>$path) 2>/dev/null && echo wrote $path; fi; done; true";
+    assert_eq!(Agent::generic().option("--user=0").shell(script).unwrap().success().unwrap(), "");
+}
+
+#[test]
+fn forged_identity_is_no_identity() {
+    stand();
+    let headers = [
+        "-H",
+        "x-understudy-container: other",
+        "-H",
+        "forwarded: for=127.0.0.1;host=api.example",
+        "-H",
+        "x-forwarded-host: api.example",
+    ];
+    let command = [&["curl", "-sS"][..], &headers, &["https://denied.example/forged"]].concat();
+    Agent::generic().run(&command).unwrap();
+    assert_nothing_arrived("/forged");
+}
+
+#[test]
+fn proxy_requests_are_policed() {
+    stand();
+    // a plain request to an allowed host that names another target
+    let script = r#"
+import socket
+for request in (b"CONNECT denied.example:443 HTTP/1.1\r\nHost: denied.example:443\r\n\r\n",
+                b"GET http://denied.example/proxied HTTP/1.1\r\nHost: plain.example\r\n\r\n",
+                b"GET http://api.example/proxied HTTP/1.1\r\nHost: api.example\r\n\r\n"):
+    s = socket.create_connection(("plain.example", 80), 20); s.settimeout(20)
+    try: s.sendall(request); print(s.recv(100).split(b"\r\n")[0].decode())
+    except OSError: print("reset")
+"#;
+    let text = Agent::generic().run(&python(script)).unwrap().success().unwrap();
+    assert!(!text.contains(" 200"), "{text}");
+    assert_nothing_arrived("/proxied");
+}
+
+#[test]
+fn a_smuggled_request_is_policed_as_its_own() {
+    stand();
+    let script = r#"
+import socket
+first = b"POST /first HTTP/1.1\r\nHost: plain.example\r\n"
+for framing in (b"Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+                b"Content-Length: 0\r\nContent-Length: 5\r\n\r\n", b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n"):
+    s = socket.create_connection(("plain.example", 80), 20); s.settimeout(5)
+    try:
+        s.sendall(first + framing + b"GET /smuggled HTTP/1.1\r\nHost: denied.example\r\n\r\n")
+        while s.recv(4096): pass
+    except OSError: pass
+"#;
+    Agent::generic().run(&python(script)).unwrap().success().unwrap();
+    assert_nothing_arrived("/smuggled");
+}
+
+#[test]
+fn the_stand_in_in_the_images_own_files_is_of_no_use_elsewhere() {
+    let stand = stand();
+    let agent = Agent::generic().annotation("understudy.secrets", GENERIC);
+    let script = "curl -sS --http1.1 -H \"x-api-key: $EXAMPLE_API_KEY\" -H 'connection: x-api-key' https://api.example/stripped";
+    agent.shell(script).unwrap();
+    for request in stand.requests("/stripped").unwrap() {
+        // whatever arrives carries the real key or none: never the stand-in
+        let key = request.header("x-api-key");
+        assert!(key.is_none() || key == Some(&stand.secrets.generic), "{request:?}");
+    }
+}

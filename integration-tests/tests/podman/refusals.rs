@@ -1,0 +1,175 @@
+//! Containers that would undo the promise do not start, and say why, however they are run.
+
+use std::process::Command;
+
+use understudy_integration_tests::podman::{Container, podman, run, unique, until};
+use understudy_integration_tests::stand::{AGENT_IMAGE, Agent};
+
+use crate::{assert_refused, stand};
+
+/// Options that must be refused, with a word of the reason.
+const REFUSED: &[(&str, &str)] = &[
+    ("--privileged", "--privileged"),
+    ("--cap-add=NET_ADMIN", "NET_ADMIN"),
+    ("--cap-add=SYS_ADMIN", "SYS_ADMIN"),
+    ("--cap-add=SYS_PTRACE", "SYS_PTRACE"),
+    ("--pid=host", "pid"),
+    ("--ipc=host", "ipc"),
+    ("--device=/dev/net/tun", "/dev/net/tun"),
+    ("--volume=/:/host", "/"),
+    ("--volume=/proc:/hostproc", "/proc"),
+    ("--annotation=understudy.harnes=x", "understudy.harness"),
+    ("--annotation=Understudy.policy=x", "understudy"),
+    ("--annotation=understudy.network=guarded", "understudy.network"),
+    ("--annotation=understudy.role=sidecar", "understudy.role"),
+    ("--annotation=understudy.policy=no-such-policy", "no-such-policy"),
+];
+
+#[test]
+fn what_would_undo_the_promise_is_refused() {
+    stand();
+    for (option, reason) in REFUSED {
+        let outcome = Agent::new("generic").option(option).run(&["echo", "it ran"]).unwrap();
+        assert!(!outcome.stdout.contains("it ran"), "{option}");
+        assert_refused(&outcome, reason);
+    }
+}
+
+#[test]
+fn a_network_of_its_own_is_refused() {
+    stand();
+    for network in ["host", "slirp4netns"] {
+        let agent = Agent::plain()
+            .annotation("understudy.harness", "generic")
+            .option(&format!("--network={network}"));
+        assert_refused(&agent.run(&["echo", "it ran"]).unwrap(), "--network=none");
+    }
+}
+
+#[test]
+fn another_containers_namespaces_are_refused() {
+    stand();
+    let other =
+        Container::start(&unique("other"), ["--network=none", AGENT_IMAGE, "sleep", "infinity"]).unwrap();
+    for kind in ["network", "pid", "ipc"] {
+        let agent = Agent::plain().annotation("understudy.harness", "generic");
+        let agent = if kind == "network" { agent } else { agent.option("--network=none") };
+        let outcome = agent.option(&format!("--{kind}=container:{}", other.name)).run(&["true"]).unwrap();
+        assert_refused(&outcome, kind);
+    }
+}
+
+#[test]
+fn mounts_of_what_protects_or_of_credentials_are_refused() {
+    let stand = stand();
+    let home = std::env::var("HOME").unwrap();
+    std::fs::create_dir_all(format!("{home}/.ssh")).unwrap();
+    std::os::unix::fs::symlink(&stand.paths.control, format!("{home}/innocent")).unwrap();
+    let runtime = stand.paths.control.parent().unwrap().display().to_string();
+    for source in [
+        stand.paths.control.display().to_string(),
+        runtime,
+        stand.paths.configuration.display().to_string(),
+        format!("{home}/.ssh"),
+        format!("{home}/innocent"),
+        format!("{home}/.local/share/understudy"),
+        format!("{home}/.local/share/containers"),
+        home.clone(),
+    ] {
+        let outcome =
+            Agent::generic().option(&format!("--volume={source}:/mnt/x")).run(&["ls", "/mnt/x"]).unwrap();
+        assert!(outcome.text().contains("understudy: refused: "), "{source}: {}", outcome.text());
+        assert_eq!(outcome.code, Some(126), "{source}");
+    }
+    std::fs::remove_file(format!("{home}/innocent")).unwrap();
+}
+
+#[test]
+fn an_ordinary_project_directory_is_not() {
+    stand();
+    let project = tempfile::tempdir_in(std::env::var("HOME").unwrap()).unwrap();
+    std::fs::write(project.path().join("file"), "mine").unwrap();
+    let volume = format!("--volume={}:/work", project.path().display());
+    let text = Agent::generic().option(&volume).option("--workdir=/work").run(&["cat", "file"]).unwrap();
+    assert_eq!(text.success().unwrap(), "mine");
+}
+
+#[test]
+fn a_named_volume_is_not() {
+    stand();
+    let outcome =
+        Agent::generic().option(&format!("--volume={}:/data", unique("volume"))).run(&["touch", "/data/x"]);
+    outcome.unwrap().success().unwrap();
+}
+
+#[test]
+fn a_refusal_is_read_on_a_terminal() {
+    stand();
+    // script(1) gives Podman a terminal
+    let command = format!(
+        "podman run --rm -it --network=none --annotation=understudy.harness=generic --cap-add=NET_ADMIN {AGENT_IMAGE} true"
+    );
+    let outcome =
+        run(Command::new("script").args(["--quiet", "--return", "--command", &command, "/dev/null"]), b"");
+    let outcome = outcome.unwrap();
+    assert!(
+        outcome.text().contains("understudy: refused: ") && outcome.text().contains("NET_ADMIN"),
+        "{}",
+        outcome.text()
+    );
+    assert_eq!(outcome.code, Some(126));
+}
+
+#[test]
+fn a_refusal_is_in_the_log_of_a_detached_container() {
+    stand();
+    let container =
+        Agent::new("generic").option("--cap-add=NET_ADMIN").start(&["sleep", "infinity"]).unwrap();
+    until("its end", || Ok(container.inspect("{{.State.Running}}")? == "false")).unwrap();
+    assert_eq!(container.inspect("{{.State.ExitCode}}").unwrap(), "126");
+    assert!(container.logs().unwrap().contains("NET_ADMIN"), "{}", container.logs().unwrap());
+}
+
+#[test]
+fn why_shows_it_again() {
+    let stand = stand();
+    Agent::new("generic").option("--cap-add=SYS_MODULE").run(&["true"]).unwrap();
+    let outcome = run(Command::new(stand.paths.program("understudy-hook")).arg("why"), b"").unwrap();
+    assert!(outcome.text().contains("SYS_MODULE"), "{}", outcome.text());
+}
+
+#[test]
+fn annotations_that_come_from_the_image_are_refused() {
+    stand();
+    let image = unique("localhost/annotated");
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("Containerfile"), format!("FROM {AGENT_IMAGE}\n")).unwrap();
+    let context = directory.path().display().to_string();
+    let build = [
+        "build",
+        "--quiet",
+        "--format=oci",
+        "--annotation=understudy.allow=evil.example",
+        "--tag",
+        &image,
+        &context,
+    ];
+    podman(build).unwrap().success().unwrap();
+    let outcome = Agent::generic().image(&image).run(&["echo", "it ran"]).unwrap();
+    assert!(!outcome.stdout.contains("it ran"), "{}", outcome.text());
+    assert_refused(&outcome, "image");
+}
+
+#[test]
+fn an_unknown_harness_is_refused_with_a_suggestion() {
+    stand();
+    assert_refused(&Agent::new("claude-cod").run(&["true"]).unwrap(), "claude-code");
+}
+
+#[test]
+fn a_container_without_annotations_is_left_alone() {
+    stand();
+    let text = Agent::plain().option("--network=none").shell("ls /run; cat /proc/net/tcp | wc -l").unwrap();
+    let text = text.success().unwrap();
+    assert!(!text.contains("understudy") && text.trim().ends_with('1'), "{text}");
+}
