@@ -23,7 +23,7 @@ use layout::{Layout, Scope};
 pub(crate) struct Arguments {
     #[command(flatten)]
     scope: ScopeArguments,
-    /// Write the hook files here; with --user this directory is announced to Podman
+    /// Write the hook files here, and announce this directory to Podman
     #[arg(long, value_name = "DIR")]
     hooks_dir: Option<PathBuf>,
     /// An image that may be the sidecar: its id or name (can be repeated; what is registered stays)
@@ -43,7 +43,7 @@ struct ScopeArguments {
     /// For the calling user's containers (the default, but for root)
     #[arg(long)]
     user: bool,
-    /// For every container of this machine (the default for root)
+    /// For root's containers (the default for root)
     #[arg(long)]
     system: bool,
 }
@@ -64,7 +64,7 @@ pub(crate) fn install(arguments: &Arguments) -> Result<ExitCode> {
         bail!("--system needs root (without root: understudy-hook install --user)");
     }
     let layout = scope.layout()?;
-    let podman = Podman::find()?;
+    let podman = Podman::find(scope)?;
     let binary = fs::read("/proc/self/exe").context("this program's own file cannot be read")?;
     let nft = find_nft()?;
     let mut images = registered(&layout.state);
@@ -131,12 +131,12 @@ fn write(plan: &Plan<'_>, podman: &Podman) -> Result<Vec<PathBuf>> {
     for (name, text) in hooks::all(&hook, &layout.state) {
         ledger.write(&hooks_dir.join(name), text.as_bytes(), 0o644)?;
     }
-    if let Some(drop_in) = &layout.drop_in {
-        let mut read = podman.hooks_dirs(drop_in)?;
+    let mut read = podman.hooks_dirs(&layout.drop_in)?;
+    if read.last() != Some(&hooks_dir) {
         // Last: a file of the same name in a later directory wins.
         read.retain(|directory| *directory != hooks_dir);
         read.push(hooks_dir);
-        ledger.write(drop_in, engine::drop_in(&read)?.as_bytes(), 0o644)?;
+        ledger.write(&layout.drop_in, engine::drop_in(&read)?.as_bytes(), 0o644)?;
     }
     Ok(ledger.written())
 }

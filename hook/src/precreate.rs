@@ -37,12 +37,19 @@ const GUEST_BINARY: &str = "/run/understudy-bin/understudy-hook";
 
 pub(crate) fn run(state: &Path) -> Result<ExitCode> {
     let installation = Installation::load(state)?;
+    changed(&installation).inspect_err(|error| {
+        // The failure itself is what matters.
+        let _ = refusals::note_failure(&installation, error);
+    })
+}
+
+fn changed(installation: &Installation) -> Result<ExitCode> {
     let binary = installation.guest_binary_directory().join("understudy-hook");
     if !binary.is_file() {
         bail!("{} is missing (run: understudy-hook install)", binary.display());
     }
     let config = Config::read(io::stdin().lock())?;
-    let document = decide(&installation, config);
+    let document = decide(installation, config);
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, &document).context("the configuration cannot be written to stdout")?;
     out.flush().context("the configuration cannot be written to stdout")?;

@@ -12,6 +12,7 @@ use understudy_control::{ContainerId, Refusal};
 use crate::installation::{Installation, write_whole};
 
 const NEWEST: usize = 50;
+const FAILURE: &str = "failure";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,6 +42,19 @@ pub(crate) fn note(
     };
     write_whole(&directory.join(format!("{id}.json")), &serde_json::to_vec(&note)?, 0o600)?;
     forget(&directory, "json")
+}
+
+/// A stage failed before it could refuse: Podman shows the stage's arguments, `why` shows this.
+pub(crate) fn note_failure(installation: &Installation, error: &anyhow::Error) -> Result<()> {
+    let text = format!("{error:#}");
+    write_whole(&directory(installation)?.join(FAILURE), text.as_bytes(), 0o600)
+}
+
+/// The newest failure of a stage, and when it was in seconds since 1970.
+pub(crate) fn failure(installation: &Installation) -> Option<(u64, String)> {
+    let path = installation.refusals().join(FAILURE);
+    let time = fs::metadata(&path).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_secs();
+    Some((time, fs::read_to_string(path).ok()?))
 }
 
 /// Where the runtime writes what hooks say on their stderr. Not beside the container's record, which is gone once the

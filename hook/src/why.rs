@@ -47,6 +47,9 @@ fn report(state: &Path, container: Option<&str>) -> Result<(String, bool)> {
             text.push_str(&format!("    {line}\n"));
         }
     }
+    if let (Some((time, error)), None) = (refusals::failure(&installation), container) {
+        text.push_str(&format!("a hook stage failed {} ago\n    {error}\n", ago(now.saturating_sub(time))));
+    }
     if text.is_empty() {
         let whom =
             container.map_or("no container".to_owned(), |container| format!("no container {container:?}"));
@@ -97,6 +100,9 @@ mod tests {
         }
         assert!(report(&installation.state, Some("abab")).unwrap().0.contains("place: refused"));
         assert!(!report(&installation.state, Some("other")).unwrap().1);
+        refusals::note_failure(&installation, &anyhow::anyhow!("not JSON")).unwrap();
+        assert!(report(&installation.state, None).unwrap().0.contains("stage failed"));
+        assert!(!report(&installation.state, Some("agent")).unwrap().0.contains("stage failed"));
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use understudy_control::ImageId;
 
+use super::layout::Scope;
+
 /// Read without being told, by every version (but only if nothing else is configured).
 const DEFAULT_HOOKS_DIR: &str = "/usr/share/containers/oci/hooks.d";
 
@@ -17,18 +19,18 @@ pub(super) struct Podman {
 }
 
 impl Podman {
-    pub(super) fn find() -> Result<Self> {
+    pub(super) fn find(scope: Scope) -> Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let binary = std::env::split_paths(&path)
             .map(|directory| directory.join("podman"))
             .find(|podman| podman.is_file())
             .context("`podman` is not in PATH (install Podman first)")?;
-        let home = std::env::var_os("XDG_CONFIG_HOME")
-            .map(PathBuf::from)
-            .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")))
-            .unwrap_or_default();
-        let base =
-            [Path::new("/usr/share/containers"), Path::new("/etc/containers"), &home.join("containers")];
+        let mut base = vec![PathBuf::from("/usr/share/containers"), "/etc/containers".into()];
+        if scope == Scope::User {
+            let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
+            let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
+            base.extend(config.map(|config| config.join("containers")));
+        }
         let configuration = base
             .iter()
             .flat_map(|directory| [directory.join("containers.conf"), directory.join("containers.conf.d")])
@@ -61,19 +63,17 @@ impl Podman {
     /// The directories that are read now, `ours` left aside. Setting `hooks_dir` replaces the default, so what is
     /// configured, or the default, has to be said again.
     pub(super) fn hooks_dirs(&self, ours: &Path) -> Result<Vec<PathBuf>> {
-        let mut found = None;
-        for place in &self.configuration {
-            for file in expand(place) {
-                if file != ours
-                    && let Some(directories) = hooks_dir_of(&file)?
-                {
-                    found = Some(directories);
+        let default = vec![PathBuf::from(DEFAULT_HOOKS_DIR)];
+        let mut found = default.clone();
+        for file in self.configuration.iter().flat_map(|place| expand(place)).filter(|file| file != ours) {
+            if let Some((directories, append)) = hooks_dir_of(&file)? {
+                if !append {
+                    found.clear();
                 }
+                found.extend(directories);
             }
         }
-        Ok(found
-            .filter(|directories| !directories.is_empty())
-            .unwrap_or_else(|| vec![DEFAULT_HOOKS_DIR.into()]))
+        Ok(if found.is_empty() { default } else { found })
     }
 }
 
@@ -105,8 +105,9 @@ fn expand(place: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// None if the file is not there or does not set it.
-fn hooks_dir_of(file: &Path) -> Result<Option<Vec<PathBuf>>> {
+/// The list, and whether it adds to what earlier files say (`{append = true}` in it). None if the file is not there or
+/// does not set it.
+fn hooks_dir_of(file: &Path) -> Result<Option<(Vec<PathBuf>, bool)>> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -114,7 +115,10 @@ fn hooks_dir_of(file: &Path) -> Result<Option<Vec<PathBuf>>> {
     };
     let table: toml::Table = text.parse().with_context(|| format!("{} is not valid", file.display()))?;
     let list = table.get("engine").and_then(|engine| engine.get("hooks_dir")).and_then(toml::Value::as_array);
-    Ok(list.map(|list| list.iter().filter_map(toml::Value::as_str).map(PathBuf::from).collect()))
+    Ok(list.map(|list| {
+        let append = list.iter().any(|item| item.get("append").and_then(toml::Value::as_bool) == Some(true));
+        (list.iter().filter_map(toml::Value::as_str).map(PathBuf::from).collect(), append)
+    }))
 }
 
 #[cfg(test)]
@@ -132,9 +136,10 @@ mod tests {
         fs::write(&main, "[engine]\nhooks_dir = [\"/one\"]\n").unwrap();
         assert_eq!(podman.hooks_dirs(&ours).unwrap(), [PathBuf::from("/one")]);
         fs::write(more.join("10-x.conf"), "[engine]\nhooks_dir = [\"/two\", \"/three\"]\n").unwrap();
+        fs::write(more.join("20-y.conf"), "[engine]\nhooks_dir = [\"/four\", {append = true}]\n").unwrap();
         fs::write(&ours, "[engine]\nhooks_dir = [\"/ours\"]\n").unwrap();
         fs::write(more.join("README"), "not toml").unwrap();
-        assert_eq!(podman.hooks_dirs(&ours).unwrap(), [PathBuf::from("/two"), PathBuf::from("/three")]);
+        assert_eq!(podman.hooks_dirs(&ours).unwrap(), ["/two", "/three", "/four"].map(PathBuf::from));
     }
 
     #[test]

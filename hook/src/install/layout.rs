@@ -16,8 +16,8 @@ pub(crate) struct Layout {
     pub(crate) runtime: PathBuf,
     pub(crate) configuration: PathBuf,
     pub(crate) hooks_dir: PathBuf,
-    /// Tells Podman of `hooks_dir`; not needed where Podman looks anyway.
-    pub(crate) drop_in: Option<PathBuf>,
+    /// Tells Podman of the directory of hooks, where Podman does not look anyway.
+    pub(crate) drop_in: PathBuf,
     pub(crate) homes: Vec<PathBuf>,
 }
 
@@ -29,7 +29,7 @@ impl Scope {
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::User => "your containers (rootless)",
-            Self::System => "every container of this machine",
+            Self::System => "root's containers (another user runs: understudy-hook install --user)",
         }
     }
 
@@ -65,7 +65,7 @@ impl Layout {
             runtime: runtime.join("understudy"),
             configuration: config.join("understudy"),
             hooks_dir: config.join("containers/oci/hooks.d"),
-            drop_in: Some(config.join("containers/containers.conf.d/50-understudy.conf")),
+            drop_in: config.join("containers/containers.conf.d/50-understudy.conf"),
             homes: vec![home.to_owned()],
         }
     }
@@ -89,7 +89,7 @@ impl Layout {
             runtime: "/run/understudy".into(),
             configuration: "/etc/understudy".into(),
             hooks_dir: "/usr/share/containers/oci/hooks.d".into(),
-            drop_in: None,
+            drop_in: "/etc/containers/containers.conf.d/50-understudy.conf".into(),
             homes,
         }
     }

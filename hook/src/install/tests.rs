@@ -16,7 +16,7 @@ fn place() -> Place {
 
 impl Place {
     fn install(&self) -> Vec<PathBuf> {
-        let conf = self.layout.drop_in.as_ref().unwrap().parent().unwrap().to_owned();
+        let conf = self.layout.drop_in.parent().unwrap().to_owned();
         let plan = Plan {
             layout: &self.layout,
             hooks_dir: None,
@@ -54,7 +54,7 @@ fn an_installation_is_complete_and_loads() {
     let installation = Installation::load(&place.layout.state).unwrap();
     assert!(installation.guest_binary_directory().join("understudy-hook").is_file());
     assert_eq!(fs::read_dir(installation.guest_binary_directory()).unwrap().count(), 1);
-    let drop_in = fs::read_to_string(place.layout.drop_in.as_ref().unwrap()).unwrap();
+    let drop_in = fs::read_to_string(&place.layout.drop_in).unwrap();
     assert!(drop_in.contains("/usr/share/containers/oci/hooks.d\", \""), "{drop_in}");
 }
 
@@ -73,7 +73,7 @@ fn twice_is_as_once_and_uninstall_leaves_nothing() {
 #[test]
 fn what_was_there_is_restored_even_after_two_installations() {
     let place = place();
-    let drop_in = place.layout.drop_in.clone().unwrap();
+    let drop_in = place.layout.drop_in.clone();
     let hook = place.layout.hooks_dir.join("50-understudy-precreate.json");
     for path in [&drop_in, &hook] {
         fs::create_dir_all(path.parent().unwrap()).unwrap();

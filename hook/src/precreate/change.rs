@@ -35,7 +35,7 @@ pub(crate) fn apply(
     environment::change(process, &prepared.env, &mut notes)?;
     drop_capabilities(process);
     mounts::change(root(&mut document)?, installation, &guest, &bundle.paths)?;
-    seccomp::close(member(&mut document, "linux")?);
+    seccomp::close(member(&mut document, "linux")?)?;
     add_placing(&mut document)?;
     // Podman's runtimes say nothing of a hook's output unless told where to put it (crun(1), ANNOTATIONS).
     let said = refusals::said_by_hooks(installation, &config.id)?;

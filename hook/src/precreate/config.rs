@@ -12,8 +12,6 @@ use understudy_control::ContainerId;
 /// A configuration of Podman's is some 30 KiB.
 const LARGEST: u64 = 1024 * 1024;
 
-const CONTAINERENV: &str = "/run/.containerenv";
-
 pub(crate) struct Config {
     /// All that Podman wrote; what is changed and printed.
     pub(crate) document: Value,
@@ -58,6 +56,11 @@ impl Config {
         self.spec.root().as_ref().map(|root| root.path().clone()).unwrap_or_default()
     }
 
+    /// Whether the container's cgroup, which Podman alone names, has its id.
+    pub(crate) fn has_cgroup(&self) -> bool {
+        cgroup(&self.spec).is_some()
+    }
+
     pub(crate) fn annotations(&self) -> impl Iterator<Item = (&str, &str)> {
         let found: Option<&HashMap<String, String>> = self.spec.annotations().as_ref();
         found.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()))
@@ -68,34 +71,50 @@ impl Config {
     }
 }
 
-/// The id is not a field: it is in the source of a mount that Podman makes for every container,
-/// `RUNROOT/<driver>-containers/ID/userdata/.containerenv`.
+/// The id is not a field: it is in the source of mounts that Podman makes for every container,
+/// `RUNROOT/<driver>-containers/ID/userdata/FILE`.
+///
+/// The first of these that is there counts: in a pod only the first is the container's own; with --read-only Podman
+/// 4.3 leaves that one out.
+const MADE_BY_PODMAN: [(&str, &str); 3] =
+    [("/run/.containerenv", ".containerenv"), ("/etc/hostname", "hostname"), ("/etc/hosts", "hosts")];
+
 fn identify(spec: &Spec) -> Result<(ContainerId, PathBuf)> {
     let mounts = spec.mounts().as_deref().unwrap_or_default();
-    let mut found = mounts.iter().filter(|mount| mount.destination() == Path::new(CONTAINERENV));
-    let (Some(mount), None) = (found.next(), found.next()) else {
-        bail!("the configuration has not exactly one mount at {CONTAINERENV}: is it one of Podman's?");
+    let at = |destination: &str| {
+        mounts.iter().filter(move |mount| mount.destination() == Path::new(destination)).collect::<Vec<_>>()
+    };
+    let first =
+        MADE_BY_PODMAN.iter().map(|(place, file)| (place, file, at(place))).find(|found| !found.2.is_empty());
+    let Some((place, file, found)) = first else {
+        bail!("the configuration has no mount at {}: is it one of Podman's?", MADE_BY_PODMAN[0].0);
+    };
+    let [mount] = found.as_slice() else {
+        bail!("the configuration has more than one mount at {place}");
     };
     let source = mount.source().clone().unwrap_or_default();
-    let Some((id, userdata)) = owner(&source, ".containerenv") else {
+    let Some((id, userdata)) = owner(&source, file) else {
         bail!(
-            "the mount at {CONTAINERENV} does not come from a container's directory of Podman's: {}",
+            "the mount at {place} does not come from a container's directory of Podman's: {}",
             source.display()
         );
     };
     let id: ContainerId = id.parse().context("the container's id cannot be told")?;
-    let linux = spec.linux().as_ref();
-    let consistent = match linux.and_then(|linux| linux.cgroups_path().as_ref()) {
-        Some(cgroup) => cgroup.to_string_lossy().ends_with(id.as_str()),
-        // Without a cgroup to compare with (--cgroups=disabled): a mount that a user asked for says `rw` or `ro`.
-        None => {
-            !mount.options().iter().flatten().any(|option| matches!(option.as_str(), "rw" | "ro" | "rbind"))
-        }
+    let consistent = match cgroup(spec) {
+        Some(cgroup) => cgroup.ends_with(id.as_str()),
+        // Without a cgroup to compare with (--cgroups=disabled): a bind mount that a user asks for says `rw`, or is
+        // recursive.
+        None => !mount.options().iter().flatten().any(|option| option == "rw" || option == "rbind"),
     };
     if !consistent {
-        bail!("the mount at {CONTAINERENV} is not the one that Podman makes (do not mount anything there)");
+        bail!("the mount at {place} is not the one that Podman makes (do not mount anything there)");
     }
     Ok((id, userdata))
+}
+
+fn cgroup(spec: &Spec) -> Option<String> {
+    let path = spec.linux().as_ref()?.cgroups_path().as_ref()?;
+    Some(path.to_string_lossy().into_owned())
 }
 
 /// Splits `…/<driver>-containers/ID/userdata/FILE`.
@@ -121,6 +140,8 @@ mod tests {
 
     use super::super::tests::{ID, sample};
     use super::*;
+
+    const CONTAINERENV: &str = MADE_BY_PODMAN[0].0;
 
     fn error(bytes: &[u8]) -> String {
         format!("{:#}", Config::parse(bytes).err().expect("an error"))
@@ -174,12 +195,21 @@ mod tests {
     }
 
     #[test]
+    fn without_a_containerenv_the_host_name_tells() {
+        let mut document = sample("none-4.3.1").document;
+        document["mounts"].as_array_mut().unwrap().retain(|mount| mount["destination"] != CONTAINERENV);
+        assert_eq!(Config::parse(document.to_string().as_bytes()).unwrap().id.as_str(), ID);
+        document["mounts"] = serde_json::json!([]);
+        assert!(error(document.to_string().as_bytes()).contains("no mount at /run/.containerenv"));
+    }
+
+    #[test]
     fn two_containerenv_mounts_are_an_error() {
         let mut document = sample("none-4.3.1").document;
         let mounts = document["mounts"].as_array_mut().unwrap();
         let again = mounts.iter().find(|mount| mount["destination"] == CONTAINERENV).unwrap().clone();
         mounts.push(again);
-        assert!(error(document.to_string().as_bytes()).contains("exactly one"));
+        assert!(error(document.to_string().as_bytes()).contains("more than one"));
     }
 
     proptest! {

@@ -2,9 +2,14 @@
 //!
 //! `AF_VSOCK` reaches the hypervisor from any network namespace; `socketcall` (32 bit) and `io_uring` make sockets
 //! without the system call that is filtered. A profile that is stricter already stays as strict.
+//!
+//! Where an architecture has `socketcall`, libseccomp turns a rule that permits `socket` for some families into one
+//! that permits `socketcall(SYS_SOCKET, …)` for all, since it cannot look at arguments in memory. So architectures
+//! with it are taken out of a profile that has such rules; a call of theirs (a 32-bit x86 program) is then killed.
 
 mod family;
 
+use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
 
 use family::{Condition, Verdict, verdict};
@@ -24,21 +29,17 @@ const ENOSYS: u32 = 38;
 const EAFNOSUPPORT: u32 = 97;
 
 /// `linux` is the configuration's member of that name.
-pub(crate) fn close(linux: &mut Map<String, Value>) {
-    let profile = match linux.get_mut("seccomp") {
-        Some(Value::Object(profile)) => profile,
-        // Unconfined, or something that is not a profile: everything but what is closed here.
-        _ => {
-            linux.insert(
-                "seccomp".into(),
-                json!({"defaultAction": "SCMP_ACT_ALLOW", "architectures": architectures()}),
-            );
-            match linux.get_mut("seccomp") {
-                Some(Value::Object(profile)) => profile,
-                _ => return,
-            }
-        }
+pub(crate) fn close(linux: &mut Map<String, Value>) -> Result<()> {
+    let Some((native, others)) = architectures() else {
+        bail!("vsock cannot be closed on {}: it has socketcall", std::env::consts::ARCH);
     };
+    let seccomp = linux.entry("seccomp").or_insert(Value::Null);
+    if !seccomp.is_object() {
+        // Unconfined: everything but what is closed here.
+        let all: Vec<&str> = native.iter().chain(others).copied().collect();
+        *seccomp = json!({"defaultAction": "SCMP_ACT_ALLOW", "architectures": all});
+    }
+    let Some(profile) = seccomp.as_object_mut() else { bail!("the seccomp profile is not an object") };
     let default = profile.get("defaultAction").and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut rules = match profile.remove("syscalls") {
         Some(Value::Array(rules)) => rules,
@@ -62,10 +63,15 @@ pub(crate) fn close(linux: &mut Map<String, Value>) {
         rules.push(deny("socket", EAFNOSUPPORT, &[(0, other, "SCMP_CMP_EQ")]));
     }
     rules.push(deny("socket", EAFNOSUPPORT, &[(0, NETLINK, "SCMP_CMP_GT")]));
-    for name in WAYS_AROUND {
+    // A closed profile denies them by being silent; its own answer is as good, and two rules could collide.
+    for name in WAYS_AROUND.into_iter().filter(|_| open) {
         rules.push(deny(name, ENOSYS, &[]));
     }
+    if !open && let Some(listed) = profile.get_mut("architectures").and_then(Value::as_array_mut) {
+        listed.retain(|name| native.iter().any(|native| name == native));
+    }
     profile.insert("syscalls".into(), Value::Array(rules));
+    Ok(())
 }
 
 /// No netlink of the audit system, even where a profile would let it pass.
@@ -135,15 +141,14 @@ fn arguments(conditions: &[(u32, u64, &str)]) -> Value {
     conditions.iter().map(|(index, value, op)| json!({"index": index, "value": value, "op": op})).collect()
 }
 
-/// Those that a kernel of this architecture runs; a call of any other kills the process.
-fn architectures() -> &'static [&'static str] {
+/// Architectures without `socketcall` that a kernel of this one runs, and those with it. None where the native one
+/// has it.
+fn architectures() -> Option<(&'static [&'static str], &'static [&'static str])> {
     match std::env::consts::ARCH {
-        "x86_64" => &["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
-        "aarch64" => &["SCMP_ARCH_AARCH64", "SCMP_ARCH_ARM"],
-        "riscv64" => &["SCMP_ARCH_RISCV64"],
-        "s390x" => &["SCMP_ARCH_S390X", "SCMP_ARCH_S390"],
-        "powerpc64" => &["SCMP_ARCH_PPC64LE"],
-        _ => &[],
+        "x86_64" => Some((&["SCMP_ARCH_X86_64", "SCMP_ARCH_X32"], &["SCMP_ARCH_X86"])),
+        "aarch64" => Some((&["SCMP_ARCH_AARCH64", "SCMP_ARCH_ARM"], &[])),
+        "riscv64" => Some((&["SCMP_ARCH_RISCV64"], &[])),
+        _ => None,
     }
 }
 
@@ -185,7 +190,7 @@ mod tests {
         if !seccomp.is_null() {
             linux.insert("seccomp".into(), seccomp);
         }
-        close(&mut linux);
+        close(&mut linux).unwrap();
         for rule in linux["seccomp"]["syscalls"].as_array().unwrap() {
             let mut seen: Vec<_> =
                 rule["args"].as_array().into_iter().flatten().map(|arg| arg["index"].as_u64()).collect();
@@ -207,6 +212,7 @@ mod tests {
             let profile = closed(sample(name).document["linux"]["seccomp"].clone());
             assert_eq!(allowed_families(&profile), [1, 2, 10, 16]);
             assert!(!passes(&profile, NETLINK, 9));
+            assert!(!profile["architectures"].as_array().unwrap().contains(&json!("SCMP_ARCH_X86")));
             for rule in profile["syscalls"].as_array().unwrap() {
                 if rule["action"] == "SCMP_ACT_ALLOW" {
                     for name in WAYS_AROUND {

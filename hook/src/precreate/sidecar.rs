@@ -10,6 +10,9 @@ use super::config::Config;
 use super::storage::Storage;
 use crate::installation::{Installation, write_whole};
 
+/// What a sidecar and an agent may both see: certificates and time zones.
+const SHARED: [&str; 5] = ["/usr", "/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/localtime"];
+
 pub(crate) fn check_role(
     role: &str,
     image: Option<&ImageId>,
@@ -33,7 +36,7 @@ pub(crate) fn check_role(
     ))
 }
 
-/// Notes what is mounted into the sidecar, such as the volume with the authority's key.
+/// Notes what is mounted into the sidecar: the volume with the authority's key, a directory of secrets.
 pub(crate) fn remember_mounts(installation: &Installation, config: &Config, storage: &Storage) -> Result<()> {
     let own = |source: &Path| storage.userdata.iter().any(|own| source.starts_with(own));
     let mut all = remembered_mounts(installation)?;
@@ -41,9 +44,7 @@ pub(crate) fn remember_mounts(installation: &Installation, config: &Config, stor
     for mount in config.mounts() {
         let bound = mount.options().iter().flatten().any(|option| option == "bind" || option == "rbind");
         let Some(source) = mount.source().as_ref().filter(|source| bound && !own(source)) else { continue };
-        // Only what the sidecar writes to, or what somebody put there for it alone: not the host's certificates.
-        let writable = !mount.options().iter().flatten().any(|option| option == "ro");
-        if writable && !all.contains(source) {
+        if !SHARED.iter().any(|shared| source.starts_with(shared)) && !all.contains(source) {
             all.push(source.clone());
         }
     }
@@ -88,17 +89,20 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sidecar_may_write_is_remembered_once() {
+    fn what_is_mounted_into_the_sidecar_is_remembered_once() {
         let tree = Tree::new();
         let mut document = tree.config().document;
         let mounts = document["mounts"].as_array_mut().unwrap();
         let mount = |source: &str, how: &str| json!({"destination": source, "type": "bind", "source": source, "options": ["rbind", how]});
-        mounts.extend([mount("/state", "rw"), mount("/etc/ssl", "ro")]);
+        mounts.extend([mount("/state", "rw"), mount("/etc/ssl", "ro"), mount("/secrets", "ro")]);
         let config = config_of(&document);
         let storage = Storage::locate(&config).unwrap();
         for _ in 0..2 {
             remember_mounts(&tree.installation(), &config, &storage).unwrap();
         }
-        assert_eq!(remembered_mounts(&tree.installation()).unwrap(), [PathBuf::from("/state")]);
+        assert_eq!(
+            remembered_mounts(&tree.installation()).unwrap(),
+            [PathBuf::from("/state"), "/secrets".into()]
+        );
     }
 }

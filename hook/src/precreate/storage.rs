@@ -6,6 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Mount;
@@ -84,6 +85,13 @@ impl Storage {
         if listed.layer.is_empty() || (root != merged && root != vfs) {
             return Err(not_found("the container's root is not the one that its record names"));
         }
+        // A directory named by --rootfs could look like Podman's, with lists of its own beside it; but nobody without
+        // power over the host makes it a mount point, or names the container's cgroup.
+        if !config.has_cgroup() && !is_mount_point(&root) {
+            return Err(not_found(
+                "the container's root is not mounted by Podman (vfs with --cgroups=disabled?)",
+            ));
+        }
         let image: ImageId = listed.image.parse().map_err(|_| not_found("its record names no image id"))?;
         self.check_image(&image)?;
         Ok(Origin { name: first_name(listed.names), image: Some(image) })
@@ -144,6 +152,12 @@ impl Storage {
         }
         Ok(())
     }
+}
+
+fn is_mount_point(path: &Path) -> bool {
+    let device = |path: &Path| fs::symlink_metadata(path).map(|metadata| metadata.dev()).ok();
+    let parent = path.parent().and_then(device);
+    parent.is_some() && device(path).is_some_and(|device| Some(device) != parent)
 }
 
 fn first_name(names: Option<Vec<String>>) -> Option<String> {
@@ -234,6 +248,17 @@ mod tests {
     fn storage_error(tree: &Tree) -> String {
         let config = tree.config();
         Storage::locate(&config).unwrap().origin(&config).unwrap_err().reason
+    }
+
+    #[test]
+    fn a_directory_that_only_looks_like_podmans_is_refused() {
+        let tree = Tree::new();
+        let mut document = tree.config().document;
+        document["linux"]["cgroupsPath"] = serde_json::Value::Null;
+        let config = super::super::tests::config_of(&document);
+        let refusal = Storage::locate(&config).unwrap().origin(&config).unwrap_err();
+        assert!(refusal.reason.contains("not mounted by Podman"), "{refusal:?}");
+        assert!(is_mount_point(Path::new("/proc")) && !is_mount_point(Path::new("/proc/self")));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Mounts by what they are, not by what they are called: source and protected path are compared by device and inode,
 //! over all their parents, in both directions.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{Mount, Spec};
@@ -12,6 +13,9 @@ use super::{Surroundings, devices, shown};
 
 /// Kinds of mounts that bring nothing of the host with them.
 const FRESH: [&str; 7] = ["proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2"];
+
+/// Options of an overlay that have a value, and show nothing (mount(8), Mount options for overlay).
+const NOT_PATHS: [&str; 6] = ["context", "index", "metacopy", "nfs_export", "redirect_dir", "xino"];
 
 /// What Podman mounts out of a container's own directories. Its secrets are not among them.
 const STANDARD: [&str; 9] = [
@@ -54,11 +58,14 @@ fn sources(mount: &Mount) -> Result<Vec<PathBuf>, Refusal> {
         return Ok(Vec::new());
     }
     if kind == "overlay" {
-        // `lowerdir=A:B`; a colon in a name is written `\:`, and then the parts do not exist and are refused.
-        let layers = options().filter_map(|option| {
-            ["lowerdir=", "upperdir="].iter().find_map(|name| option.strip_prefix(name))
-        });
-        return Ok(layers.flat_map(|list| list.split(':')).map(PathBuf::from).collect());
+        // `lowerdir=A:B` and its like; a colon in a name is written `\:`, and then the parts do not exist and are
+        // refused.
+        let layers = options().filter_map(|option| option.split_once('='));
+        return Ok(layers
+            .filter(|(name, _)| !NOT_PATHS.contains(name))
+            .flat_map(|(_, list)| list.split(':'))
+            .map(PathBuf::from)
+            .collect());
     }
     Err(Refusal::new(
         format!("a mount of type {kind:?} at {} is not known", shown(mount.destination())),
@@ -72,6 +79,12 @@ fn check_source(
     surroundings: &Surroundings<'_>,
     protected: &Protection,
 ) -> Result<(), Refusal> {
+    if !source.is_absolute() {
+        return Err(Refusal::new(
+            format!("the source of the mount at {} is not absolute", shown(mount.destination())),
+            "name it from / on",
+        ));
+    }
     let own = surroundings.storage.userdata.iter().find_map(|own| source.strip_prefix(own).ok());
     if let Some(file) = own {
         if STANDARD.iter().any(|standard| file == Path::new(standard)) {
@@ -108,12 +121,14 @@ fn check_source(
 }
 
 fn look(host: &dyn Host, path: &Path) -> Result<Option<Found>, Refusal> {
-    host.find(path).map_err(|error| {
-        Refusal::new(
-            format!("{} cannot be examined: {error}", shown(path)),
-            format!("remove the mount of {}", shown(path)),
-        )
-    })
+    host.find(path).map_err(|error| unexamined(path, &error))
+}
+
+fn unexamined(path: &Path, error: &io::Error) -> Refusal {
+    Refusal::new(
+        format!("{} cannot be examined: {error}", shown(path)),
+        format!("make {} readable, or remove the mount of it", shown(path)),
+    )
 }
 
 struct Protection {
@@ -129,8 +144,12 @@ impl Protection {
     fn new(surroundings: &Surroundings<'_>) -> Result<Self, Refusal> {
         let mut present = Vec::new();
         for protected in all(surroundings) {
-            if let Some(found) = look(surroundings.host, &protected.path)? {
-                present.push((protected, found));
+            match surroundings.host.find(&protected.path) {
+                Ok(Some(found)) => present.push((protected, found)),
+                // What this user may not reach, this user cannot mount: another's home.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                Ok(None) => {}
+                Err(error) => return Err(unexamined(&protected.path, &error)),
             }
         }
         Ok(Self {
@@ -168,8 +187,9 @@ impl Protection {
                 continue;
             };
             let (source, path) = (shown(source), shown(&protected.path));
+            let relation = if source == path { String::new() } else { format!(" {how} {path}") };
             return Err(Refusal::new(
-                format!("the mount of {source} {how} {path}: {}", protected.what),
+                format!("the mount of {source}{relation}: {}", protected.what),
                 format!("remove the mount of {source}, or mount only the directory that the agent works on"),
             ));
         }
@@ -293,6 +313,10 @@ mod tests {
         assert!(mounted(&tree, overlay).unwrap_err().reason.contains("credentials"));
         let disk = json!({"destination": "/x", "type": "ext4", "source": "/dev/sda1", "options": []});
         assert!(mounted(&tree, disk).unwrap_err().reason.contains("ext4"));
+        let more = format!("lowerdir+={}", tree.home().join(".aws").display());
+        let newer = json!({"destination": "/x", "type": "overlay", "source": "overlay", "options": [more]});
+        assert!(mounted(&tree, newer).unwrap_err().reason.contains("credentials"));
+        assert!(bind(&tree, "relative").unwrap_err().reason.contains("not absolute"));
         let disguised =
             json!({"destination": "/x", "type": "tmpfs", "source": "/proc", "options": ["rbind"]});
         assert!(mounted(&tree, disguised).is_err());
