@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow};
 use understudy_control::{CallError, Client, Connection, ContainerId, Reply, Request, Status};
 
 use crate::installation::Installation;
@@ -17,7 +17,7 @@ pub(crate) fn client(installation: &Installation) -> Client {
 }
 
 pub(crate) fn connect(installation: &Installation) -> Result<Connection> {
-    Ok(client(installation).connect()?)
+    client(installation).connect().map_err(told)
 }
 
 /// Adds the sidecar's own namespace, if it may be looked at. (The sidecar itself compares cookies as well.)
@@ -31,9 +31,9 @@ pub(crate) fn forbid_netns(connection: &Connection, forbidden: &mut Forbidden) -
 
 /// Asks for something that is answered by a plain `Done`.
 pub(crate) fn ask(connection: Connection, request: Request, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-    match connection.ask(request, descriptors)? {
+    match connection.ask(request, descriptors).map_err(told)? {
         Reply::Done => Ok(()),
-        _ => Err(CallError::Unexpected.into()),
+        _ => Err(told(CallError::Unexpected)),
     }
 }
 
@@ -42,8 +42,13 @@ pub(crate) fn detach(installation: &Installation, id: &ContainerId) -> Result<()
 }
 
 pub(crate) fn status(installation: &Installation) -> Result<Status> {
-    match client(installation).call(Request::Status, &[])? {
+    match client(installation).call(Request::Status, &[]).map_err(told)? {
         Reply::Status(status) => Ok(status),
-        _ => bail!(CallError::Unexpected),
+        _ => Err(told(CallError::Unexpected)),
     }
+}
+
+/// Its text alone, which holds its causes already; as a chain they would be printed twice.
+fn told(error: CallError) -> anyhow::Error {
+    anyhow!("{error}")
 }
