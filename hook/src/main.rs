@@ -15,6 +15,8 @@ mod reattach;
 mod record;
 mod refuse;
 mod sidecar;
+#[cfg(test)]
+mod stages;
 mod state;
 #[cfg(test)]
 mod testing;
