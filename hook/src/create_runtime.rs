@@ -21,7 +21,7 @@ pub(crate) fn run(state: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn attach(state: &Path, stdin: impl io::Read) -> Result<()> {
+pub(crate) fn attach(state: &Path, stdin: impl io::Read) -> Result<()> {
     let installation = Installation::load(state)?;
     let container = State::read(stdin)?;
     let process = Process::open(container.process(&["created", "creating"])?)?;
@@ -32,15 +32,11 @@ fn attach(state: &Path, stdin: impl io::Read) -> Result<()> {
         None => bail!("it was never prepared: the precreate hook did not run (run: understudy-hook doctor)"),
     };
 
-    // Connected first: without a sidecar nothing needs to be made.
-    let connection = sidecar::connect(&installation)?;
-    let mut forbidden = Forbidden::host()?;
-    sidecar::forbid_netns(&connection, &mut forbidden)?;
-    let netns = Netns::of_container(&process, &forbidden)?;
-    let Sealed { sockets, netns } = network::seal(&netns, None, &installation.nft)?;
-
-    let attach = Attach { id: container.id, netns, sockets: SocketRole::ALL.to_vec() };
-    sidecar::ask(connection, Request::Attach(attach), &sockets.descriptors())?;
-    record.running = Some(Running { pid: process.pid(), start_time: process.start_time(), netns });
+    let netns = Netns::of_container(&process, &Forbidden::host()?)?;
+    let Sealed { sockets, netns: sealed } = network::seal(&netns, None, &installation.nft)?;
+    let attach = Attach { id: container.id, netns: sealed, sockets: SocketRole::ALL.to_vec() };
+    sidecar::hand_over(&installation, &netns, Request::Attach(attach), &sockets.descriptors())?;
+    let (pid, start_time) = (process.pid(), process.start_time());
+    record.running = Some(Running { pid, start_time, netns: sealed });
     record.save(&installation)
 }

@@ -16,6 +16,8 @@ mod record;
 mod refusals;
 mod refuse;
 mod sidecar;
+#[cfg(test)]
+mod stages;
 mod state;
 #[cfg(test)]
 mod testing;

@@ -34,6 +34,10 @@ pub(crate) fn seal(netns: &Netns, expected: Option<NetnsId>, nft: &Path) -> Resu
     netns.inside(|| {
         let sockets = prepare(expected.map(|netns| netns.cookie))?;
         redirect(&sockets, nft)?;
+        if expected.is_some() {
+            // A kernel built without this keeps them until they time out, which costs a resolver some time.
+            let _ = netlink::forget_connections();
+        }
         Ok(Sealed { netns: NetnsId { device, inode, cookie: sockets.cookie()? }, sockets })
     })
 }

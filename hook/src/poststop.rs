@@ -17,7 +17,7 @@ pub(crate) fn run(state: &Path) -> Result<ExitCode> {
     detach(state, io::stdin().lock()).context("poststop")
 }
 
-fn detach(state: &Path, stdin: impl io::Read) -> Result<ExitCode> {
+pub(crate) fn detach(state: &Path, stdin: impl io::Read) -> Result<ExitCode> {
     let installation = Installation::load(state)?;
     let id = State::read(stdin)?.id;
     // Without a record the container was not one of ours, or is gone already.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use understudy_control::{Attach, ContainerId, Reattach, Request, SocketRole, Status};
 
 use crate::installation::Installation;
@@ -26,7 +26,7 @@ pub(crate) fn run(state: &Path) -> Result<ExitCode> {
     reattach(state, io::stdin().lock()).context("reattach: running containers stay without a network")
 }
 
-fn reattach(state: &Path, stdin: impl io::Read) -> Result<ExitCode> {
+pub(crate) fn reattach(state: &Path, stdin: impl io::Read) -> Result<ExitCode> {
     let installation = Installation::load(state)?;
     let sidecar = State::read(stdin)?.process(&["created", "running", "starting"])?;
     let status = wait(PATIENCE, || sidecar::status(&installation))?;
@@ -78,13 +78,9 @@ fn give_back(
         bail!("process {} is another one now", running.pid);
     }
 
-    let connection = sidecar::connect(installation)?;
-    let mut forbidden = forbidden.clone();
-    sidecar::forbid_netns(&connection, &mut forbidden)?;
-    let netns = Netns::of_container(&process, &forbidden)?;
-    let Sealed { sockets, netns } = network::seal(&netns, Some(running.netns), &installation.nft)?;
-    let attach = Attach { id: id.clone(), netns, sockets: SocketRole::ALL.to_vec() };
-    let question = Reattach { prepare: record.prepare, attach };
-    sidecar::ask(connection, Request::Reattach(Box::new(question)), &sockets.descriptors())
-        .map_err(|error| anyhow!("the sidecar did not take it: {error:#}"))
+    let netns = Netns::of_container(&process, forbidden)?;
+    let Sealed { sockets, netns: sealed } = network::seal(&netns, Some(running.netns), &installation.nft)?;
+    let attach = Attach { id: id.clone(), netns: sealed, sockets: SocketRole::ALL.to_vec() };
+    let question = Request::Reattach(Box::new(Reattach { prepare: record.prepare, attach }));
+    sidecar::hand_over(installation, &netns, question, &sockets.descriptors())
 }

@@ -3,47 +3,56 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-use understudy_control::{CallError, Client, Connection, ContainerId, Reply, Request, Status};
+use anyhow::{Context as _, Result, anyhow};
+use understudy_control::{CallError, Client, ContainerId, Reply, Request, Status};
 
 use crate::installation::Installation;
-use crate::network::netns::Forbidden;
+use crate::network::netns::{Forbidden, Netns};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub(crate) fn client(installation: &Installation) -> Client {
+fn client(installation: &Installation) -> Client {
     Client::new(installation.control(), PATIENCE)
 }
 
-pub(crate) fn connect(installation: &Installation) -> Result<Connection> {
-    Ok(client(installation).connect()?)
-}
-
-/// Adds the sidecar's own namespace, if it may be looked at. (The sidecar itself compares cookies as well.)
-pub(crate) fn forbid_netns(connection: &Connection, forbidden: &mut Forbidden) -> Result<()> {
+/// Hands over what was made in `netns`, unless that is the sidecar's own namespace, if that may be looked at. (The sidecar
+/// compares cookies as well.)
+pub(crate) fn hand_over(
+    installation: &Installation,
+    netns: &Netns,
+    request: Request,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<()> {
+    let connection = client(installation).connect().map_err(told)?;
     let pid = connection.peer_pid().context("the sidecar's process")?;
+    let mut forbidden = Forbidden::default();
     if pid > 0 {
         forbidden.add_process("the sidecar", pid);
     }
-    Ok(())
-}
-
-/// Asks for something that is answered by a plain `Done`.
-pub(crate) fn ask(connection: Connection, request: Request, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-    match connection.ask(request, descriptors)? {
-        Reply::Done => Ok(()),
-        _ => Err(CallError::Unexpected.into()),
-    }
+    forbidden.check(netns.identity())?;
+    done(connection.ask(request, descriptors))
 }
 
 pub(crate) fn detach(installation: &Installation, id: &ContainerId) -> Result<()> {
-    ask(connect(installation)?, Request::Detach { id: id.clone() }, &[])
+    done(client(installation).call(Request::Detach { id: id.clone() }, &[]))
 }
 
 pub(crate) fn status(installation: &Installation) -> Result<Status> {
-    match client(installation).call(Request::Status, &[])? {
+    match client(installation).call(Request::Status, &[]).map_err(told)? {
         Reply::Status(status) => Ok(status),
-        _ => bail!(CallError::Unexpected),
+        _ => Err(told(CallError::Unexpected)),
     }
+}
+
+fn done(answer: Result<Reply, CallError>) -> Result<()> {
+    match answer.map_err(told)? {
+        Reply::Done => Ok(()),
+        _ => Err(told(CallError::Unexpected)),
+    }
+}
+
+/// Its text alone, which holds its causes already; as a chain they would be printed twice.
+fn told(error: CallError) -> anyhow::Error {
+    anyhow!("{error}")
 }

@@ -9,7 +9,10 @@ use netlink_packet_core::{
 use netlink_packet_route::link::{LinkFlags, LinkMessage};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::{
+    Socket, SocketAddr,
+    protocols::{NETLINK_NETFILTER, NETLINK_ROUTE},
+};
 
 /// `LOOPBACK_IFINDEX` of the kernel: `lo` is the first link of every network namespace.
 const LOOPBACK: u32 = 1;
@@ -40,6 +43,23 @@ pub(crate) fn local_default_routes() -> Result<()> {
     Ok(())
 }
 
+/// Forgets every connection, `conntrack -F`: one that is known keeps the port that it was redirected to, so a resolver
+/// with one source port would go on asking a socket that is gone. Nothing opens by it: what comes next is matched anew.
+pub(crate) fn forget_connections() -> io::Result<()> {
+    // linux/netfilter/nfnetlink.h and nfnetlink_conntrack.h. A message without attributes means all.
+    const CTNETLINK: u16 = 1;
+    const DELETE: u16 = 2;
+    let mut bytes = Vec::new();
+    bytes.extend(20_u32.to_ne_bytes());
+    bytes.extend(((CTNETLINK << 8) | DELETE).to_ne_bytes());
+    bytes.extend((NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+    bytes.extend(1_u32.to_ne_bytes());
+    bytes.extend(0_u32.to_ne_bytes());
+    // struct nfgenmsg: any family, version 0, resource 0.
+    bytes.extend([0; 4]);
+    exchange(NETLINK_NETFILTER, &bytes)
+}
+
 fn local_default(family: AddressFamily) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = family;
@@ -59,11 +79,14 @@ fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
     packet.finalize();
     let mut bytes = vec![0; packet.buffer_len()];
     packet.serialize(&mut bytes);
+    exchange(NETLINK_ROUTE, &bytes)
+}
 
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
+fn exchange(protocol: isize, bytes: &[u8]) -> io::Result<()> {
+    let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
-    socket.send(&bytes, 0)?;
+    socket.send(bytes, 0)?;
     let (answer, _) = socket.recv_from_full()?;
     let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map_err(io::Error::other)?;
     match answer.payload {
@@ -71,6 +94,6 @@ fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
             None => Ok(()),
             Some(_) => Err(error.to_io()),
         },
-        other => Err(io::Error::other(format!("unexpected answer of rtnetlink: {other:?}"))),
+        other => Err(io::Error::other(format!("unexpected answer of netlink: {other:?}"))),
     }
 }

@@ -94,7 +94,7 @@ impl Forbidden {
         }
     }
 
-    fn check(&self, identity: Identity) -> Result<()> {
+    pub(crate) fn check(&self, identity: Identity) -> Result<()> {
         match self.0.iter().find(|(_, other)| *other == identity) {
             Some((whose, _)) => {
                 bail!("the container shares the network namespace of {whose} (run it with --network=none)")

@@ -292,6 +292,27 @@ fn sealing_again_moves_everything_to_the_new_sockets() {
 }
 
 #[test]
+fn a_resolver_with_one_source_port_reaches_the_new_sockets() {
+    if !in_private_netns("network::tests::a_resolver_with_one_source_port_reaches_the_new_sockets") {
+        return;
+    }
+    let first = Inside::seal();
+    let client = UdpSocket::bind("0.0.0.0:0").unwrap();
+    client.set_read_timeout(Some(AMPLE)).unwrap();
+    let ask = |inside: &Inside, server: &str| {
+        client.send_to(b"query", server).unwrap();
+        let (_, from) = inside.dns_udp[0].recv_from(&mut [0; 16]).unwrap();
+        inside.dns_udp[0].send_to(b"answer", from).unwrap();
+        client.recv(&mut [0; 16]).unwrap();
+    };
+    ask(&first, "8.8.8.8:53");
+    drop(first);
+    let second = Inside::seal();
+    netlink::forget_connections().unwrap();
+    ask(&second, "8.8.8.8:53");
+}
+
+#[test]
 fn without_sockets_nothing_goes_out() {
     if !in_private_netns("network::tests::without_sockets_nothing_goes_out") {
         return;

@@ -29,7 +29,7 @@ pub(crate) enum TreeError {
     #[error("{0} is larger than {MAX_FILE} bytes")]
     TooLarge(PathBuf),
     #[error("{0}: {1}")]
-    Io(PathBuf, #[source] io::Error),
+    Io(PathBuf, io::Error),
 }
 
 impl TreeError {

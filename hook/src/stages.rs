@@ -1,0 +1,269 @@
+//! Stages against a sidecar that is played by the test, and a container that is a process in another namespace.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use understudy_control::server::answer;
+use understudy_control::{
+    ContainerId, ContainerStatus, HelloSecret, Listener, NetnsId, Prepare, Refusal, Reply, Request,
+    SocketKind, SocketRole, Status, User,
+};
+
+use crate::installation::Installation;
+use crate::process::Process;
+use crate::record::Record;
+use crate::testing::{Neighbour, in_private_netns};
+use crate::{create_runtime, poststop, reap, reattach};
+
+const AMPLE: Duration = Duration::from_secs(20);
+
+fn id(digit: char) -> ContainerId {
+    digit.to_string().repeat(64).parse().unwrap()
+}
+
+fn install(scratch: &Path) -> Installation {
+    let installation = Installation {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        state: scratch.join("state"),
+        runtime: scratch.join("runtime"),
+        configuration: scratch.join("configuration"),
+        homes: Vec::new(),
+        nft: "/usr/sbin/nft".into(),
+        sidecar_images: Default::default(),
+    };
+    fs::create_dir_all(&installation.state).unwrap();
+    fs::create_dir_all(&installation.runtime).unwrap();
+    installation.save().unwrap();
+    installation
+}
+
+fn prepare(installation: &Installation, id: &ContainerId) {
+    let prepare = Prepare {
+        id: id.clone(),
+        name: None,
+        image: None,
+        annotations: Default::default(),
+        user: User { uid: 0, gid: 0 },
+        env: Default::default(),
+    };
+    Record { prepare, running: None }.save(installation).unwrap();
+}
+
+fn running(installation: &Installation, id: &ContainerId) -> Option<crate::record::Running> {
+    Record::load(installation, id).unwrap().unwrap().running
+}
+
+fn state(id: &ContainerId, status: &str, pid: i32) -> Vec<u8> {
+    format!(r#"{{"ociVersion":"1.0","id":"{id}","status":"{status}","pid":{pid},"bundle":"/b"}}"#)
+        .into_bytes()
+}
+
+/// Answers `questions` questions and gives back what it was asked.
+fn sidecar(
+    installation: &Installation,
+    questions: usize,
+    reply: impl Fn(&Request) -> Reply + Send + 'static,
+) -> JoinHandle<Vec<(Request, Vec<OwnedFd>)>> {
+    let hello = HelloSecret::from_hex(&"a".repeat(64)).unwrap();
+    let listener = Listener::bind(&installation.control(), hello).unwrap();
+    thread::spawn(move || {
+        (0..questions)
+            .map(|_| {
+                let channel = listener.accept(AMPLE).unwrap().expect("too few questions");
+                let deadline = Instant::now() + AMPLE;
+                let question = listener.question(&channel, deadline).unwrap();
+                answer(&channel, &reply(&question.0), deadline).unwrap();
+                question
+            })
+            .collect()
+    })
+}
+
+fn status(containers: &[(&ContainerId, &str)]) -> Reply {
+    let containers = containers
+        .iter()
+        .map(|(id, state)| ContainerStatus {
+            id: (*id).clone(),
+            name: None,
+            harness: "generic".to_owned(),
+            policy: "default".to_owned(),
+            state: (*state).to_owned(),
+            secrets: Vec::new(),
+            open_connections: 0,
+            allowed: 0,
+            denied: 0,
+            terminated: 0,
+            notes: Vec::new(),
+        })
+        .collect();
+    Reply::Status(Status { version: "0".to_owned(), uptime: 0, containers, problems: Vec::new() })
+}
+
+/// Prepared and attached, as by a sidecar that is gone now.
+fn attached(installation: &Installation, id: &ContainerId) -> Neighbour {
+    let container = Neighbour::start();
+    prepare(installation, id);
+    let sidecar = sidecar(installation, 1, |_| Reply::Done);
+    create_runtime::attach(&installation.state, &state(id, "created", container.pid())[..]).unwrap();
+    sidecar.join().unwrap();
+    container
+}
+
+#[test]
+fn create_runtime_hands_over_six_sockets_of_that_namespace_and_remembers_it() {
+    if !in_private_netns("stages::create_runtime_hands_over_six_sockets_of_that_namespace_and_remembers_it") {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let installation = install(scratch.path());
+    let container = Neighbour::start();
+    prepare(&installation, &id('a'));
+    let sidecar = sidecar(&installation, 1, |_| Reply::Done);
+    create_runtime::attach(&installation.state, &state(&id('a'), "creating", container.pid())[..]).unwrap();
+    let (request, descriptors) = sidecar.join().unwrap().pop().unwrap();
+    let Request::Attach(attach) = request else { panic!("{request:?}") };
+    assert_eq!((&attach.id, attach.sockets.as_slice()), (&id('a'), SocketRole::ALL.as_slice()));
+    assert_eq!(descriptors.len(), SocketRole::ALL.len());
+    for (role, descriptor) in SocketRole::ALL.iter().zip(&descriptors) {
+        assert_eq!(understudy_control::sys::netns_cookie(descriptor).unwrap(), attach.netns.cookie);
+        let listens = rustix::net::sockopt::socket_acceptconn(descriptor).unwrap();
+        assert_eq!(listens, role.kind != SocketKind::DnsUdp, "{role:?}");
+        assert!(!rustix::net::sockopt::socket_reuseaddr(descriptor).unwrap(), "{role:?}");
+    }
+    let process = Process::open(container.pid()).unwrap();
+    let running = running(&installation, &id('a')).unwrap();
+    assert_eq!((running.pid, running.start_time), (process.pid(), process.start_time()));
+    assert_eq!(running.netns, attach.netns);
+}
+
+#[test]
+fn create_runtime_fails_without_record_sidecar_consent_process_or_namespace() {
+    if !in_private_netns("stages::create_runtime_fails_without_record_sidecar_consent_process_or_namespace") {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let installation = install(scratch.path());
+    let container = Neighbour::start();
+    let attempt = |state: Vec<u8>| {
+        let error = create_runtime::attach(&installation.state, &state[..]).unwrap_err();
+        format!("{error:#}")
+    };
+    let created = || state(&id('a'), "created", container.pid());
+
+    let error = attempt(created());
+    assert!(error.contains("precreate hook did not run"), "{error}");
+    prepare(&installation, &id('a'));
+    let error = attempt(created());
+    assert!(error.contains("sidecar cannot be reached"), "{error}");
+    let refusing = sidecar(&installation, 1, |_| Reply::Refused(Refusal::new("not you", "ask again")));
+    let error = attempt(created());
+    assert!(error.contains("not you") && error.contains("ask again"), "{error}");
+    refusing.join().unwrap();
+    let confused = sidecar(&installation, 1, |_| status(&[]));
+    attempt(created());
+    confused.join().unwrap();
+    let error = attempt(state(&id('a'), "running", container.pid()));
+    assert!(error.contains("status"), "{error}");
+    let error = attempt(state(&id('a'), "created", std::process::id() as i32));
+    assert!(error.contains("--network=none"), "{error}");
+    attempt(state(&id('a'), "created", i32::MAX));
+    attempt(b"{}".to_vec());
+    assert_eq!(running(&installation, &id('a')), None);
+}
+
+#[test]
+fn the_sidecars_own_container_passes_untouched() {
+    let scratch = tempfile::tempdir().unwrap();
+    let installation = install(scratch.path());
+    let own = id('a');
+    let state = format!(
+        r#"{{"id":"{own}","status":"created","pid":{},"annotations":{{"understudy.role":"sidecar"}}}}"#,
+        std::process::id()
+    );
+    create_runtime::attach(&installation.state, state.as_bytes()).unwrap();
+}
+
+#[test]
+fn reattach_gives_back_what_lives_and_is_not_held_up_by_what_does_not() {
+    if !in_private_netns("stages::reattach_gives_back_what_lives_and_is_not_held_up_by_what_does_not") {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let installation = install(scratch.path());
+    let [good, moved, cookie, revoked, present, dead] = ['a', 'b', 'c', 'd', 'e', 'f'].map(id);
+    let ids = [&good, &moved, &cookie, &revoked, &present];
+    let _containers: Vec<Neighbour> = ids.iter().map(|id| attached(&installation, id)).collect();
+    drop(attached(&installation, &dead));
+    prepare(&installation, &id('0'));
+
+    let change = |id: &ContainerId, change: &dyn Fn(NetnsId) -> NetnsId| {
+        let mut record = Record::load(&installation, id).unwrap().unwrap();
+        record.running = record.running.map(|mut running| {
+            running.netns = change(running.netns);
+            running
+        });
+        record.save(&installation).unwrap();
+    };
+    change(&moved, &|netns| NetnsId { inode: netns.inode + 1, ..netns });
+    change(&cookie, &|netns| NetnsId { cookie: netns.cookie + 1, ..netns });
+
+    let known = (revoked.clone(), present.clone());
+    // The question for the status, the dead one's detach, the one that is given back.
+    let sidecar = sidecar(&installation, 3, move |request| match request {
+        Request::Status => status(&[(&known.0, "revoked"), (&known.1, "attached")]),
+        _ => Reply::Done,
+    });
+    let own = Neighbour::start();
+    let outcome =
+        reattach::reattach(&installation.state, &state(&id('1'), "running", own.pid())[..]).unwrap();
+    assert_eq!(format!("{outcome:?}"), format!("{:?}", std::process::ExitCode::FAILURE));
+    let asked = sidecar.join().unwrap();
+    let given: Vec<&ContainerId> = asked
+        .iter()
+        .filter_map(|(request, _)| match request {
+            Request::Reattach(reattach) => Some(&reattach.attach.id),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(given, [&good]);
+    assert!(asked.iter().any(|(request, _)| *request == Request::Detach { id: dead.clone() }));
+    assert!(Record::load(&installation, &dead).unwrap().is_none());
+    // Refused ones keep their records: they are alive.
+    for id in ids {
+        assert!(running(&installation, id).is_some());
+    }
+}
+
+#[test]
+fn reattach_refuses_a_container_in_the_sidecars_namespace() {
+    if !in_private_netns("stages::reattach_refuses_a_container_in_the_sidecars_namespace") {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let installation = install(scratch.path());
+    let container = attached(&installation, &id('a'));
+    let sidecar = sidecar(&installation, 1, |_| status(&[]));
+    let shared = state(&id('1'), "running", container.pid());
+    let outcome = reattach::reattach(&installation.state, &shared[..]).unwrap();
+    assert_eq!(format!("{outcome:?}"), format!("{:?}", std::process::ExitCode::FAILURE));
+    sidecar.join().unwrap();
+}
+
+#[test]
+fn poststop_tells_the_sidecar_and_forgets_even_without_one() {
+    let scratch = tempfile::tempdir().unwrap();
+    let installation = install(scratch.path());
+    let stopped =
+        |id: &ContainerId| format!(r#"{{"id":"{id}","status":"stopped","bundle":"/b"}}"#).into_bytes();
+    prepare(&installation, &id('a'));
+    let sidecar = sidecar(&installation, 1, |_| Reply::Done);
+    poststop::detach(&installation.state, &stopped(&id('a'))[..]).unwrap();
+    assert_eq!(sidecar.join().unwrap().pop().unwrap().0, Request::Detach { id: id('a') });
+    prepare(&installation, &id('b'));
+    poststop::detach(&installation.state, &stopped(&id('b'))[..]).unwrap();
+    poststop::detach(&installation.state, &stopped(&id('c'))[..]).unwrap();
+    assert!(reap::known(&installation).is_empty());
+}
