@@ -281,7 +281,7 @@ mod tests {
             ),
             (both.clone(), "claude-code", Some("kye"), "there is no secret `kye`", "did you mean `key`?"),
             (
-                both.clone(),
+                both,
                 "generic",
                 Some("key"),
                 "not granted to harness generic",
@@ -307,11 +307,11 @@ mod tests {
         let elsewhere = key("key").replace("claude-code", "claude-cod");
         let vault = vault(&elsewhere, &Values::from([("key", KEY)]));
         let harnesses = Harnesses::default();
-        let warnings = super::warnings(&vault, &harnesses);
-        assert!(warnings.len() == 1 && warnings[0].contains("did you mean `claude-code`?"), "{warnings:?}");
+        let told = warnings(&vault, &harnesses);
+        assert!(told.len() == 1 && told[0].contains("did you mean `claude-code`?"), "{told:?}");
         let choice = choose(&vault, harnesses.harness("claude-code").unwrap(), None, None).unwrap();
         assert!(choice.login.is_none() && choice.notes[1].contains("`key` would fit"), "{:?}", choice.notes);
-        assert!(super::warnings(&Vault::default(), &harnesses).is_empty());
+        assert!(warnings(&Vault::default(), &harnesses).is_empty());
     }
 
     #[test]

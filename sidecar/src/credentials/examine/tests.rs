@@ -146,7 +146,7 @@ fn the_table_of_reasons() {
         (api, "x-api-key", "{key},{key}".to_owned(), Reason::CredentialMisplaced),
         (api, "x-api-key", "{key}, other".to_owned(), Reason::CredentialMisplaced),
         (api, "x-api-key", "{key}x".to_owned(), Reason::CredentialMisplaced),
-        (api, "x-api-key", percent.clone(), Reason::CredentialMisplaced),
+        (api, "x-api-key", percent, Reason::CredentialMisplaced),
         (api, "x-api-key", key_upper, Reason::CredentialMisplaced),
         (api, "user-agent", "agent {key}".to_owned(), Reason::CredentialMisplaced),
         ("https://api.example.com/?key={key}", "accept", "*/*".to_owned(), Reason::CredentialMisplaced),
