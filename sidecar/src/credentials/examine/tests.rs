@@ -205,6 +205,17 @@ fn a_value_in_a_header_name_is_found_and_not_repeated() {
     assert_eq!(denial.reason, Reason::CredentialMisdirected);
 }
 
+/// HTTP/1.1 requests have no host in their URL.
+#[test]
+fn the_host_name_is_searched_too() {
+    let setup = setup();
+    let host: HostName = format!("{}.elsewhere.example", TOKEN.to_lowercase()).parse().unwrap();
+    let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
+    let head = RequestHead { host: &host, verified_tls: true, uri: &uri, headers: &headers };
+    let denial = examine(&setup.vault, &setup.grants, head).unwrap_err();
+    assert_eq!((denial.reason, denial.place.as_str()), (Reason::RealCredential, "host name"));
+}
+
 #[test]
 fn without_verified_tls_nothing_is_swapped() {
     let setup = setup();
