@@ -147,6 +147,14 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_documentation_is_well_formed() {
+        let (_, rest) = include_str!("../../docs/harnesses.md").split_once("```toml\n").unwrap();
+        let (text, _) = rest.split_once("```").unwrap();
+        let descriptor = Descriptor::parse("my-agent.toml", text).unwrap();
+        assert_eq!((descriptor.logins[0].traps.len(), descriptor.logins[0].files.len()), (1, 1));
+    }
+
+    #[test]
     fn an_unknown_name_comes_with_the_likely_one() {
         let error = Harnesses::default().harness("claude").unwrap_err();
         let HarnessError::Unknown { suggestion, .. } = &error else { panic!("{error}") };

@@ -169,8 +169,9 @@ mod tests {
         #[test]
         fn canonical_names_stay_as_they_are(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             if let Ok(name) = HostName::from_wire(&bytes) {
-                prop_assert_eq!(HostName::from_wire(name.as_str().as_bytes()).unwrap(), name.clone());
-                prop_assert_eq!(name.as_str().parse::<HostName>().unwrap(), name);
+                let text = name.as_str();
+                prop_assert_eq!(&HostName::from_wire(text.as_bytes()).unwrap(), &name);
+                prop_assert_eq!(&text.parse::<HostName>().unwrap(), &name);
             }
         }
     }

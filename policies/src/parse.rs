@@ -105,6 +105,19 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_documentation_is_true() {
+        let (_, rest) = include_str!("../../docs/policies.md").split_once("```toml\n").unwrap();
+        let (text, _) = rest.split_once("```").unwrap();
+        let policy = Policy::parse("web", "web.toml", text).unwrap();
+        let set = crate::PolicySet::combine(vec![std::sync::Arc::new(policy)]);
+        let decide = |host: &str, port| set.decide(&host.parse().unwrap(), port);
+        assert!(matches!(decide("a.cdn.example.com", 443), crate::Verdict::Allowed { .. }));
+        assert!(matches!(decide("build.example.net", 8443), crate::Verdict::Allowed { .. }));
+        let crate::Verdict::Denied { rule, .. } = decide("upload.cdn.example.com", 443) else { panic!() };
+        assert!(include_str!("../../docs/policies.md").contains(&format!("(`{rule}`)")), "{rule}");
+    }
+
+    #[test]
     fn every_mistake_names_line_and_key() {
         for (text, said) in [
             ("[[alow]]\nhost = \"a.b\"", "p.toml:1:3: unknown key `alow`; did you mean `allow`?"),

@@ -221,6 +221,14 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_documentation_is_well_formed() {
+        let (_, rest) = include_str!("../../../docs/secrets.md").split_once("```toml\n").unwrap();
+        let (text, _) = rest.split_once("```").unwrap();
+        let names: Vec<_> = parse("secrets.toml", text).unwrap().into_iter().map(|d| d.name).collect();
+        assert_eq!(names, ["anthropic", "issue-tracker"]);
+    }
+
+    #[test]
     fn no_file_no_secrets() {
         assert!(parse("secrets.toml", "").unwrap().is_empty());
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use understudy_control::{ImageId, Refusal, annotation};
-use understudy_harnesses::{Descriptor, Login};
+use understudy_harnesses::{Descriptor, HarnessError, Harnesses, Login};
 
 use super::declaration::Declaration;
 use super::vault::{Secret, Vault};
@@ -65,6 +65,22 @@ pub fn choose<'a>(
     }
 }
 
+/// One line for each harness that a declaration grants to and that does not exist: a grant to nobody.
+pub fn warnings(vault: &Vault, harnesses: &Harnesses) -> Vec<String> {
+    let granted = vault.declarations().flat_map(|d| d.grant_to.harnesses.iter().map(move |name| (d, name)));
+    let unknown = granted.filter_map(|(declaration, name)| match harnesses.harness(name) {
+        Err(HarnessError::Unknown { suggestion, .. }) => {
+            let meant = suggestion.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+            let Declaration { name: secret, place, .. } = declaration;
+            Some(format!(
+                "secret `{secret}` ({place}) is granted to harness {name:?}, which does not exist{meant}"
+            ))
+        }
+        _ => None,
+    });
+    unknown.collect()
+}
+
 fn asked_for<'a>(
     vault: &'a Vault,
     harness: &'a Descriptor,
@@ -106,7 +122,14 @@ fn fitting<'a>(
             return Err(cannot_be_used(unusable.name(), unusable.error()));
         }
     }
-    Ok(Choice { login, others: Vec::new(), notes: login_missing(harness, login.is_none()) })
+    let mut notes = login_missing(harness, login.is_none());
+    if login.is_none() {
+        let fitting = |d: &&Declaration| harness.logins.iter().any(|login| fits(login, d));
+        notes.extend(vault.declarations().filter(fitting).map(|Declaration { name, place, .. }| {
+            format!("secret `{name}` would fit, but its `grant-to` does not name {} ({place})", harness.name)
+        }));
+    }
+    Ok(Choice { login, others: Vec::new(), notes })
 }
 
 fn fits(login: &Login, declaration: &Declaration) -> bool {
@@ -185,8 +208,6 @@ fn not_granted(declaration: &Declaration, harness: &Descriptor, image: Option<&I
 
 #[cfg(test)]
 mod tests {
-    use understudy_harnesses::Harnesses;
-
     use super::super::fixture::{Values, declared, vault};
     use super::*;
 
@@ -260,7 +281,7 @@ mod tests {
             ),
             (both.clone(), "claude-code", Some("kye"), "there is no secret `kye`", "did you mean `key`?"),
             (
-                both.clone(),
+                both,
                 "generic",
                 Some("key"),
                 "not granted to harness generic",
@@ -279,6 +300,18 @@ mod tests {
         let text = declared("git", "").replace("claude-code", "generic");
         assert_eq!(chosen(&text, "generic", None).unwrap(), (None, vec![]));
         assert_eq!(chosen(&text, "generic", Some("git")).unwrap(), (None, vec!["git".into()]));
+    }
+
+    #[test]
+    fn a_grant_that_reaches_nobody_is_told() {
+        let elsewhere = key("key").replace("claude-code", "claude-cod");
+        let vault = vault(&elsewhere, &Values::from([("key", KEY)]));
+        let harnesses = Harnesses::default();
+        let told = warnings(&vault, &harnesses);
+        assert!(told.len() == 1 && told[0].contains("did you mean `claude-code`?"), "{told:?}");
+        let choice = choose(&vault, harnesses.harness("claude-code").unwrap(), None, None).unwrap();
+        assert!(choice.login.is_none() && choice.notes[1].contains("`key` would fit"), "{:?}", choice.notes);
+        assert!(warnings(&Vault::default(), &harnesses).is_empty());
     }
 
     #[test]

@@ -270,8 +270,10 @@ mod tests {
             Vault::load(&file, &key).unwrap().secrets()[0].value().expose(),
             "sk-0123456789abcdefghij"
         );
-        std::fs::write(&file, at(directory.path())).unwrap();
-        assert!(Vault::load(&file, &key).unwrap().problems()[0].contains("not a regular file"));
+        for other in [directory.path(), Path::new("/dev/null")] {
+            std::fs::write(&file, at(other)).unwrap();
+            assert!(Vault::load(&file, &key).unwrap().problems()[0].contains("not a regular file"));
+        }
         std::fs::write(&file, "[a]\nkid = 1").unwrap();
         assert!(
             Vault::load(&file, &key).unwrap_err().to_string().starts_with("secrets.toml:2:1: unknown key")

@@ -146,7 +146,7 @@ fn the_table_of_reasons() {
         (api, "x-api-key", "{key},{key}".to_owned(), Reason::CredentialMisplaced),
         (api, "x-api-key", "{key}, other".to_owned(), Reason::CredentialMisplaced),
         (api, "x-api-key", "{key}x".to_owned(), Reason::CredentialMisplaced),
-        (api, "x-api-key", percent.clone(), Reason::CredentialMisplaced),
+        (api, "x-api-key", percent, Reason::CredentialMisplaced),
         (api, "x-api-key", key_upper, Reason::CredentialMisplaced),
         (api, "user-agent", "agent {key}".to_owned(), Reason::CredentialMisplaced),
         ("https://api.example.com/?key={key}", "accept", "*/*".to_owned(), Reason::CredentialMisplaced),
@@ -203,6 +203,17 @@ fn a_value_in_a_header_name_is_found_and_not_repeated() {
     assert_eq!((denial.reason, denial.place.as_str()), (Reason::RealCredential, "the name of a header"));
     let denial = setup.examine("https://elsewhere.example/", &[("{key}", "x")], true).unwrap_err();
     assert_eq!(denial.reason, Reason::CredentialMisdirected);
+}
+
+/// HTTP/1.1 requests have no host in their URL.
+#[test]
+fn the_host_name_is_searched_too() {
+    let setup = setup();
+    let host: HostName = format!("{}.elsewhere.example", TOKEN.to_lowercase()).parse().unwrap();
+    let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
+    let head = RequestHead { host: &host, verified_tls: true, uri: &uri, headers: &headers };
+    let denial = examine(&setup.vault, &setup.grants, head).unwrap_err();
+    assert_eq!((denial.reason, denial.place.as_str()), (Reason::RealCredential, "host name"));
 }
 
 #[test]
