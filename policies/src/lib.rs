@@ -9,16 +9,26 @@ pub use name::{HostName, NameError};
 
 /// Stub, to be replaced.
 #[derive(Debug, Default)]
-pub struct PolicySet {}
+pub struct PolicySet {
+    allowed: Vec<(HostName, u16)>,
+}
 
 impl PolicySet {
+    pub fn allowing(allowed: impl IntoIterator<Item = (HostName, u16)>) -> Self {
+        Self { allowed: allowed.into_iter().collect() }
+    }
+
     /// The names of the policies in it, joined by `+`.
     pub fn label(&self) -> &str {
         "stub"
     }
 
     /// Whether any rule could allow this host on some port: such names get a synthetic address of their own.
-    pub fn may_permit(&self, _host: &HostName) -> bool {
-        false
+    pub fn may_permit(&self, host: &HostName) -> bool {
+        self.allowed.iter().any(|(allowed, _)| allowed == host)
+    }
+
+    pub fn allows(&self, host: &HostName, port: u16) -> bool {
+        self.allowed.iter().any(|(allowed, on)| allowed == host && *on == port)
     }
 }

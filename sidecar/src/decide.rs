@@ -45,11 +45,14 @@ impl Permit {
 }
 
 pub fn decide(policy: &PolicySet, host: &HostName, port: u16) -> Result<Permit, Denial> {
-    let _ = (host, port);
+    if policy.allows(host, port) {
+        let (policy, rule) = (policy.label().to_owned(), "stub:1".to_owned());
+        return Ok(Permit { host: host.clone(), port, policy, rule });
+    }
     Err(Denial {
         reason: Reason::HostNotAllowed,
         policy: policy.label().to_owned(),
         rule: None,
-        remedy: String::new(),
+        remedy: format!("--annotation understudy.allow={host}:{port}"),
     })
 }

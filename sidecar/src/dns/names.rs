@@ -18,10 +18,16 @@ pub enum Origin {
 }
 
 #[derive(Debug, Default)]
-pub struct SyntheticNames {}
+pub struct SyntheticNames {
+    origins: std::collections::HashMap<IpAddr, Origin>,
+}
 
 impl SyntheticNames {
-    pub fn origin(&self, _address: IpAddr) -> Origin {
-        Origin::Literal
+    pub fn stating(origins: impl IntoIterator<Item = (IpAddr, Origin)>) -> Self {
+        Self { origins: origins.into_iter().collect() }
+    }
+
+    pub fn origin(&self, address: IpAddr) -> Origin {
+        self.origins.get(&address).cloned().unwrap_or(Origin::Literal)
     }
 }
