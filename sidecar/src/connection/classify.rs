@@ -105,6 +105,9 @@ fn hello(mut records: &[u8]) -> Classified {
                 alpn: hello.alpn().map(|all| all.map(<[u8]>::to_vec).collect()).unwrap_or_default(),
             })
         }
+        Err((rustls::Error::PeerIncompatible(_), _)) => {
+            Classified::Malformed { why: "TLS hello of a client that is too old for TLS 1.2" }
+        }
         Ok(None) | Err(_) => malformed,
     }
 }
@@ -113,23 +116,22 @@ fn hello(mut records: &[u8]) -> Classified {
 fn http1(bytes: &[u8]) -> Classified {
     let head = bytes.get(..bytes.len().min(LONGEST_LINE)).unwrap_or(bytes);
     let method = head.iter().take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-').count();
-    if method > 24 || head.get(method).is_some_and(|byte| *byte != b' ') || (method == 0 && !head.is_empty())
-    {
+    let space = head.get(method).is_none_or(|byte| *byte == b' ');
+    let target = head.get(method + 1).is_none_or(u8::is_ascii_graphic);
+    if method == 0 || method > 24 || !space || !target {
         return Classified::Other;
     }
     let Some(end) = head.iter().position(|byte| *byte == b'\n') else {
-        let target_begins = head.get(method + 1).is_none_or(|byte| byte.is_ascii_graphic());
-        return match (head.len() < LONGEST_LINE, target_begins) {
-            (_, false) => Classified::Other,
-            (true, true) => Classified::NeedMore { at_least: bytes.len() + 1 },
-            (false, true) => Classified::Http1,
+        return match head.len() < LONGEST_LINE {
+            true => Classified::NeedMore { at_least: bytes.len() + 1 },
+            false => Classified::Http1,
         };
     };
     let line = head.get(..end).unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
     match version {
-        b"HTTP/1.1" | b"HTTP/1.0" if line.len() > method + 1 + version.len() + 1 => Classified::Http1,
+        b"HTTP/1.1" | b"HTTP/1.0" => Classified::Http1,
         _ if version.starts_with(b"HTTP/") => {
             Classified::Malformed { why: "HTTP version that does not exist" }
         }

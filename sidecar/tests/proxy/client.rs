@@ -1,0 +1,139 @@
+//! A client that trusts the sidecar's authority alone.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::world::{HOST, TO_HOST, World};
+
+pub(crate) type Sent = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
+
+pub(crate) enum Client {
+    Http1(hyper::client::conn::http1::SendRequest<Sent>),
+    Http2(hyper::client::conn::http2::SendRequest<Sent>),
+}
+
+pub(crate) const H1: &[&[u8]] = &[b"http/1.1"];
+pub(crate) const H2: &[&[u8]] = &[b"h2"];
+
+impl Client {
+    /// To the allowed host, over TLS.
+    pub(crate) async fn new(world: &World, alpn: &[&[u8]]) -> Self {
+        let stream = tls(world, world.connect(TO_HOST).await, HOST, alpn).await.unwrap();
+        Self::over(stream).await
+    }
+
+    pub(crate) async fn at(world: &World, listener: SocketAddr, alpn: &[&[u8]]) -> Self {
+        let destination = SocketAddr::new(TO_HOST.into(), world.upstream.port());
+        let stream = world.connect_at(listener, destination).await;
+        Self::over(tls(world, stream, HOST, alpn).await.unwrap()).await
+    }
+
+    pub(crate) async fn over(stream: TlsStream<TcpStream>) -> Self {
+        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+            let io = TokioIo::new(stream);
+            let (sender, connection) =
+                hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+            tokio::spawn(connection);
+            Self::Http2(sender)
+        } else {
+            Self::over_http1(stream).await
+        }
+    }
+
+    pub(crate) async fn plain(stream: TcpStream) -> Self {
+        Self::over_http1(stream).await
+    }
+
+    async fn over_http1<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static>(
+        stream: S,
+    ) -> Self {
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection.with_upgrades());
+        Self::Http1(sender)
+    }
+
+    pub(crate) async fn send(&mut self, request: Request<Sent>) -> hyper::Result<Response<Incoming>> {
+        match self {
+            Self::Http1(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+            Self::Http2(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+        }
+    }
+
+    /// A request to [`HOST`], in the form that this version has.
+    pub(crate) fn request(&self, path: &str) -> http::request::Builder {
+        self.request_for(HOST, path)
+    }
+
+    pub(crate) fn request_for(&self, host: &str, path: &str) -> http::request::Builder {
+        match self {
+            Self::Http1(_) => Request::builder().uri(path).header("host", host),
+            Self::Http2(_) => Request::builder().uri(format!("https://{host}{path}")),
+        }
+    }
+
+    pub(crate) async fn get(&mut self, path: &str) -> (http::response::Parts, Bytes) {
+        let request = self.request(path).body(nothing()).unwrap();
+        whole(self.send(request).await.unwrap()).await
+    }
+}
+
+pub(crate) async fn tls(
+    world: &World,
+    stream: TcpStream,
+    name: &str,
+    alpn: &[&[u8]],
+) -> io::Result<TlsStream<TcpStream>> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(world.authority_pem.as_bytes()).unwrap()).unwrap();
+    trusting(roots, stream, name, alpn).await
+}
+
+pub(crate) async fn trusting(
+    roots: rustls::RootCertStore,
+    stream: TcpStream,
+    name: &str,
+    alpn: &[&[u8]],
+) -> io::Result<TlsStream<TcpStream>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+}
+
+pub(crate) async fn whole(response: Response<Incoming>) -> (http::response::Parts, Bytes) {
+    let (parts, body) = response.into_parts();
+    (parts, body.collect().await.unwrap().to_bytes())
+}
+
+pub(crate) fn nothing() -> Sent {
+    full("")
+}
+
+pub(crate) fn full(body: impl Into<Bytes>) -> Sent {
+    Box::pin(Full::new(body.into()))
+}

@@ -1,0 +1,13 @@
+//! The whole way of a connection over loopback: a real client, our accept loop, TLS on both sides, a real upstream.
+//! Only the original destination is stated, as redirecting takes a network namespace.
+
+mod client;
+mod hostile;
+mod pool;
+mod raw;
+mod refusals;
+mod revoke;
+mod streaming;
+mod upstream;
+mod versions;
+mod world;

@@ -1,0 +1,141 @@
+//! Bytes that keep flowing: events, big bodies, trailers, tunnels.
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Frame;
+use hyper::{HeaderMap, Request};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::client::{Client, H1, H2, full, nothing, whole};
+use crate::upstream::{Protocols, SIZE, digest, pattern};
+use crate::world::World;
+
+#[tokio::test]
+async fn each_event_arrives_before_the_next_one_is_sent() {
+    for alpn in [H1, H2] {
+        for protocols in [Protocols::Http1, Protocols::Http2] {
+            let world = World::speaking(protocols).await;
+            let script = world.upstream.script();
+            let mut client = Client::new(&world, alpn).await;
+            let request = client.request("/script").body(nothing()).unwrap();
+            let mut response = client.send(request).await.unwrap();
+            for number in 0..5 {
+                let event = format!("data: {number}\n\n");
+                script.send(Frame::data(Bytes::from(event.clone()))).await.unwrap();
+                let frame = response.body_mut().frame().await.unwrap().unwrap();
+                assert_eq!(frame.into_data().unwrap(), event);
+            }
+            drop(script);
+            assert!(response.body_mut().frame().await.is_none());
+        }
+    }
+}
+
+#[tokio::test]
+async fn big_downloads_are_identical() {
+    let wanted = digest(&pattern(SIZE));
+    for (alpn, protocols) in [(H1, Protocols::Http1), (H2, Protocols::Http2), (H1, Protocols::Http2)] {
+        let world = World::speaking(protocols).await;
+        let mut client = Client::new(&world, alpn).await;
+        let (_, body) = client.get("/big").await;
+        assert_eq!(digest(&body), wanted);
+        assert_eq!(world.only_line().await["bytes-down"], SIZE);
+    }
+}
+
+#[tokio::test]
+async fn big_uploads_are_identical() {
+    let body = pattern(SIZE);
+    for (alpn, protocols) in [(H1, Protocols::Http1), (H2, Protocols::Http2), (H2, Protocols::Http1)] {
+        let world = World::speaking(protocols).await;
+        let mut client = Client::new(&world, alpn).await;
+        let request = client.request("/upload").method("POST").body(full(body.clone())).unwrap();
+        let (head, answer) = whole(client.send(request).await.unwrap()).await;
+        assert_eq!(head.status, 200);
+        assert_eq!(answer, digest(&body));
+        assert_eq!(world.only_line().await["bytes-up"], SIZE);
+    }
+}
+
+#[tokio::test]
+async fn trailers_arrive_over_http2() {
+    let world = World::speaking(Protocols::Http2).await;
+    let script = world.upstream.script();
+    let mut client = Client::new(&world, H2).await;
+    let request = client.request("/script").method("POST").header("te", "trailers");
+    let request = request.header("content-type", "application/grpc").body(full("ask")).unwrap();
+    let response = client.send(request).await.unwrap();
+    script.send(Frame::data(Bytes::from("answer"))).await.unwrap();
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", "0".parse().unwrap());
+    script.send(Frame::trailers(trailers)).await.unwrap();
+    drop(script);
+    let collected = response.into_body().collect().await.unwrap();
+    assert_eq!(collected.trailers().unwrap()["grpc-status"], "0");
+    assert_eq!(world.upstream.last().headers["te"], "trailers");
+}
+
+#[tokio::test]
+async fn a_websocket_is_a_tunnel_also_if_the_upstream_offers_http2() {
+    for protocols in [Protocols::Both, Protocols::Http1] {
+        let world = World::speaking(protocols).await;
+        let mut client = Client::new(&world, H1).await;
+        // The pool holds an HTTP/2 connection by now, which must not be used.
+        client.get("/hello").await;
+        let request = client
+            .request("/ws")
+            .header("connection", "Upgrade")
+            .header("upgrade", "websocket")
+            .header("sec-websocket-version", "13")
+            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+        let response = client.send(request.body(nothing()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), 101);
+        let mut tunnel = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
+        for message in ["first", "second, longer than the first"] {
+            tunnel.write_all(message.as_bytes()).await.unwrap();
+            let mut echo = vec![0; message.len()];
+            tunnel.read_exact(&mut echo).await.unwrap();
+            assert_eq!(echo, message.as_bytes());
+        }
+        tunnel.shutdown().await.unwrap();
+        drop(tunnel);
+        let lines = world.audit(2).await;
+        assert_eq!(lines[1]["status"], 101);
+        assert_eq!(lines[1]["bytes-up"], 5 + 29);
+        assert_eq!(lines[1]["bytes-down"], 5 + 29);
+    }
+}
+
+#[tokio::test]
+async fn a_body_can_be_sent_while_the_answer_comes() {
+    for (alpn, protocols) in [(H1, Protocols::Http1), (H2, Protocols::Http2)] {
+        let world = World::speaking(protocols).await;
+        let mut client = Client::new(&world, alpn).await;
+        let (sender, receiver) = tokio::sync::mpsc::channel::<Bytes>(1);
+        let request: Request<crate::client::Sent> =
+            client.request("/echo").method("POST").body(Box::pin(Chunks(receiver)) as _).unwrap();
+        let mut response = client.send(request).await.unwrap();
+        for chunk in ["one", "two", "three"] {
+            sender.send(Bytes::from(chunk)).await.unwrap();
+            let frame = response.body_mut().frame().await.unwrap().unwrap();
+            assert_eq!(frame.into_data().unwrap(), chunk);
+        }
+        drop(sender);
+        assert!(response.body_mut().frame().await.is_none());
+    }
+}
+
+struct Chunks(tokio::sync::mpsc::Receiver<Bytes>);
+
+impl hyper::body::Body for Chunks {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.0.poll_recv(context).map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
+    }
+}

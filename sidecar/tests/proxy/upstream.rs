@@ -1,0 +1,242 @@
+//! A provider that tells what it saw.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Frame, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio_rustls::TlsAcceptor;
+
+use crate::world::HOST;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocols {
+    Http1,
+    Http2,
+    Both,
+    /// HTTP/1.1 without TLS.
+    Plain,
+}
+
+pub(crate) type AnyBody = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
+
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    pub(crate) authority_pem: String,
+    pub(crate) seen: Arc<Seen>,
+}
+
+#[derive(Default)]
+pub(crate) struct Seen {
+    pub(crate) connections: AtomicUsize,
+    pub(crate) requests: Mutex<Vec<http::request::Parts>>,
+    /// What `/sse` and `/script` send, when the test says so.
+    pub(crate) script: Mutex<Option<mpsc::Receiver<Frame<Bytes>>>>,
+    /// How many requests end before their answer was sent whole.
+    pub(crate) broken_off: watch::Sender<usize>,
+}
+
+impl Upstream {
+    pub(crate) async fn start(protocols: Protocols) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority_pem = authority.self_signed(&key).unwrap().pem();
+        let issuer = Issuer::new(authority, key);
+        let leaf_key = KeyPair::generate().unwrap();
+        let leaf = CertificateParams::new([HOST.to_owned()]).unwrap().signed_by(&leaf_key, &issuer).unwrap();
+        let leaf_key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(leaf_key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![leaf.der().clone()], leaf_key)
+            .unwrap();
+        config.alpn_protocols = match protocols {
+            Protocols::Http1 | Protocols::Plain => vec![b"http/1.1".to_vec()],
+            Protocols::Http2 => vec![b"h2".to_vec()],
+            Protocols::Both => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen = Arc::new(Seen::default());
+        let acceptor = (protocols != Protocols::Plain).then(|| TlsAcceptor::from(Arc::new(config)));
+        tokio::spawn(accept(listener, acceptor, Arc::clone(&seen)));
+        Self { address, authority_pem, seen }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.seen.connections.load(SeqCst)
+    }
+
+    pub(crate) fn requests(&self) -> usize {
+        self.seen.requests.lock().unwrap().len()
+    }
+
+    pub(crate) fn last(&self) -> http::request::Parts {
+        self.seen.requests.lock().unwrap().last().unwrap().clone()
+    }
+
+    pub(crate) fn script(&self) -> mpsc::Sender<Frame<Bytes>> {
+        let (sender, receiver) = mpsc::channel(1);
+        *self.seen.script.lock().unwrap() = Some(receiver);
+        sender
+    }
+}
+
+async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, seen: Arc<Seen>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let (acceptor, seen) = (acceptor.clone(), Arc::clone(&seen));
+        seen.connections.fetch_add(1, SeqCst);
+        tokio::spawn(async move {
+            let _ = serve(stream, acceptor, seen).await;
+        });
+    }
+}
+
+async fn serve(
+    stream: TcpStream,
+    acceptor: Option<TlsAcceptor>,
+    seen: Arc<Seen>,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let service = service_fn(move |request| answer(request, Arc::clone(&seen)));
+    let Some(acceptor) = acceptor else {
+        let http = hyper::server::conn::http1::Builder::new();
+        http.serve_connection(TokioIo::new(stream), service).with_upgrades().await?;
+        return Ok(());
+    };
+    let stream = acceptor.accept(stream).await?;
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        let http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        http.serve_connection(TokioIo::new(stream), service).await?;
+    } else {
+        let http = hyper::server::conn::http1::Builder::new();
+        http.serve_connection(TokioIo::new(stream), service).with_upgrades().await?;
+    }
+    Ok(())
+}
+
+async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<AnyBody>, hyper::Error> {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path().to_owned();
+    seen.requests.lock().unwrap().push(parts.clone());
+    let response = match path.as_str() {
+        "/big" => whole(pattern(SIZE)),
+        "/upload" => whole(digest(&body.collect().await?.to_bytes())),
+        "/echo" => Response::new(Box::pin(Echo(body)) as AnyBody),
+        "/script" => {
+            let script = seen.script.lock().unwrap().take().unwrap();
+            let mut response = Response::new(Box::pin(Script { script, seen, done: false }) as AnyBody);
+            response.headers_mut().insert("content-type", "text/event-stream".parse().unwrap());
+            response
+        }
+        "/leading-around" => {
+            let mut response = whole("x");
+            for name in ["alt-svc", "proxy-status", "proxy-authenticate"] {
+                response.headers_mut().insert(name, "h3=\":443\"".parse().unwrap());
+            }
+            response
+        }
+        "/ws" => websocket(Request::from_parts(parts, body)),
+        "/version" => whole(format!("{:?}", parts.version)),
+        _ => whole("hello"),
+    };
+    Ok(response)
+}
+
+pub(crate) const SIZE: usize = 20 << 20;
+
+/// Bytes that do not repeat at any buffer's size.
+pub(crate) fn pattern(size: usize) -> Bytes {
+    (0..size).map(|n| (n * n / 251 + n) as u8).collect()
+}
+
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    ring::digest::digest(&ring::digest::SHA256, bytes).as_ref().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn whole(body: impl Into<Bytes>) -> Response<AnyBody> {
+    Response::new(Box::pin(Full::new(body.into())))
+}
+
+/// Echoes bytes, not frames: what is sent on the tunnel comes back as it came.
+fn websocket(mut request: Request<Incoming>) -> Response<AnyBody> {
+    if request.headers().get("upgrade").is_none() {
+        let mut response = whole("not an upgrade");
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        return response;
+    }
+    let upgraded = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let mut stream = TokioIo::new(upgraded.await.unwrap());
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = stream.read(&mut buffer).await {
+            if stream.write_all(&buffer[..length]).await.is_err() {
+                return;
+            }
+        }
+    });
+    let response =
+        Response::builder().status(101).header("connection", "upgrade").header("upgrade", "websocket");
+    response.body(Box::pin(Full::new(Bytes::new())) as AnyBody).unwrap()
+}
+
+struct Echo(Incoming);
+
+impl Body for Echo {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.0).poll_frame(context).map(|frame| frame.and_then(Result::ok).map(Ok))
+    }
+}
+
+struct Script {
+    script: mpsc::Receiver<Frame<Bytes>>,
+    seen: Arc<Seen>,
+    done: bool,
+}
+
+impl Body for Script {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let frame = self.script.poll_recv(context);
+        self.done |= matches!(frame, Poll::Ready(None));
+        frame.map(|frame| frame.map(Ok))
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        if !self.done {
+            self.seen.broken_off.send_modify(|count| *count += 1);
+        }
+    }
+}
