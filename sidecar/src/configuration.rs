@@ -8,7 +8,7 @@ use understudy_harnesses::Harnesses;
 use understudy_policies::Policies;
 
 use crate::config::{Directories, Settings};
-use crate::credentials::{InstallationKey, Terms, Vault, terms};
+use crate::credentials::{InstallationKey, Terms, Vault, grants, terms};
 
 #[derive(Debug)]
 pub struct Configuration {
@@ -39,6 +39,7 @@ impl Configuration {
         let mut problems = self.harnesses.problems();
         problems.extend(self.policies.problems());
         problems.extend(self.vault.problems());
+        problems.extend(grants::warnings(&self.vault, &self.harnesses));
         problems
     }
 

@@ -10,11 +10,13 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use understudy::audit::Audit;
 use understudy::connection::{self, OriginalDestination};
 use understudy::container::Container;
-use understudy::credentials::{Grants, StubSecret, Vault};
-use understudy::dns::{Origin, Resolver, SyntheticNames};
+use understudy::credentials::{Grants, InstallationKey, Vault, declaration, grants};
+use understudy::dns::{PinnedAddress, Resolver, SyntheticNames, SyntheticRange};
 use understudy::proxy::{Gateway, GatewayParts, Limits};
 use understudy::tls::{Authority, write_roots};
-use understudy_policies::{HostName, PolicySet};
+use understudy_harnesses::Harnesses;
+use understudy_policies::{HostName, Policy, PolicySet};
+use zeroize::Zeroizing;
 
 use crate::upstream::{Protocols, Upstream};
 
@@ -26,15 +28,15 @@ pub(crate) const NOWHERE: &str = "nowhere.example.com";
 /// Looked up once, no longer allowed.
 pub(crate) const FORMERLY: &str = "formerly.example.com";
 
-pub(crate) const TO_HOST: [u8; 4] = [28, 0, 0, 1];
-pub(crate) const TO_OTHER: [u8; 4] = [28, 0, 0, 2];
-pub(crate) const TO_NOWHERE: [u8; 4] = [28, 0, 0, 3];
-pub(crate) const TO_FORMERLY: [u8; 4] = [28, 0, 0, 4];
-pub(crate) const TO_SINK: [u8; 4] = [28, 0, 0, 255];
+pub(crate) const TO_HOST: [u8; 4] = [28, 0, 1, 0];
+pub(crate) const TO_OTHER: [u8; 4] = [28, 0, 1, 1];
+pub(crate) const TO_NOWHERE: [u8; 4] = [28, 0, 1, 2];
+pub(crate) const TO_FORMERLY: [u8; 4] = [28, 0, 1, 3];
+pub(crate) const TO_SINK: [u8; 4] = [28, 0, 0, 2];
 pub(crate) const TO_LITERAL: [u8; 4] = [192, 0, 2, 1];
 pub(crate) const TO_NEVER_LOOKED_UP: [u8; 4] = [28, 0, 9, 9];
 
-pub(crate) const STAND_IN: &str = "sk-test-stand-in-0000";
+pub(crate) const STAND_IN: &str = "sk-ILeWDjJLCffBg30w95z";
 pub(crate) const REAL: &str = "sk-test-the-real-one-1";
 
 pub(crate) struct World {
@@ -43,6 +45,7 @@ pub(crate) struct World {
     pub(crate) listener: SocketAddr,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) authority_pem: String,
+    vault: Arc<Vault>,
     stated: Arc<Stated>,
     audit: Arc<Mutex<Vec<u8>>>,
     _directory: tempfile::TempDir,
@@ -88,33 +91,43 @@ impl World {
 
         let stated = Arc::new(Stated::default());
         let audit = Arc::new(Mutex::new(Vec::new()));
-        let loopback = vec![IpAddr::from([127, 0, 0, 1])];
-        let resolver = Resolver::pinned([(HOST.to_owned(), options.addresses), (OTHER.to_owned(), loopback)]);
-        let vault = Vault::holding(vec![StubSecret {
-            name: "provider".to_owned(),
-            host: HOST.to_owned(),
-            header: http::header::AUTHORIZATION,
-            stand_in: STAND_IN.to_owned(),
-            real: REAL.to_owned(),
-        }]);
+        let pin = |address| PinnedAddress { address, port: None };
+        let pins = HashMap::from([
+            (host(HOST), options.addresses.into_iter().map(pin).collect()),
+            (host(OTHER), vec![pin(IpAddr::from([127, 0, 0, 1]))]),
+        ]);
+        // Whatever is not pinned is asked for at a port where nobody listens.
+        let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
+        let resolver = Resolver::new(pins, &[nobody], SyntheticRange::default()).unwrap();
+        let vault = Arc::new(vault());
         let gateway = Gateway::new(GatewayParts {
             authority,
             roots_file,
-            vault: Arc::new(vault),
+            vault: Arc::clone(&vault),
             resolver: Arc::new(resolver),
             audit: Audit::new(Sink(Arc::clone(&audit))),
             original_destination: Arc::clone(&stated) as Arc<dyn OriginalDestination>,
             limits: options.limits,
         })
         .unwrap();
-        let container = container('a', upstream.port());
+        let container = container('a', upstream.port(), &vault);
         let listener = listen(&container, &gateway).await;
-        Self { upstream, container, listener, gateway, authority_pem, stated, audit, _directory: directory }
+        Self {
+            upstream,
+            container,
+            listener,
+            gateway,
+            vault,
+            authority_pem,
+            stated,
+            audit,
+            _directory: directory,
+        }
     }
 
     /// Another container of the same sidecar, with the same policy and grants.
     pub(crate) async fn another_container(&self) -> SocketAddr {
-        listen(&container('b', self.upstream.port()), &self.gateway).await
+        listen(&container('b', self.upstream.port(), &self.vault), &self.gateway).await
     }
 
     /// A connection as if it had been redirected on its way to `address`, port of the upstream.
@@ -157,20 +170,40 @@ impl World {
     }
 }
 
-fn container(digit: char, port: u16) -> Arc<Container> {
-    let host = |name: &str| name.parse::<HostName>().unwrap();
-    let policy = PolicySet::allowing([(host(HOST), port), (host(OTHER), port), (host(NOWHERE), port)]);
-    let names = SyntheticNames::stating([
-        (IpAddr::from(TO_HOST), Origin::Name(host(HOST))),
-        (IpAddr::from(TO_OTHER), Origin::Name(host(OTHER))),
-        (IpAddr::from(TO_NOWHERE), Origin::Name(host(NOWHERE))),
-        (IpAddr::from(TO_FORMERLY), Origin::Name(host(FORMERLY))),
-        (IpAddr::from(TO_SINK), Origin::Sink),
-        (IpAddr::from(TO_NEVER_LOOKED_UP), Origin::NeverLookedUp),
-    ]);
+fn host(name: &str) -> HostName {
+    name.parse().unwrap()
+}
+
+fn vault() -> Vault {
+    let text = format!(
+        "[provider]\nkind = \"bearer\"\nfile = \"/run/secrets/provider\"\nhosts = [\"{HOST}\"]\n\
+         grant-to = {{ harnesses = [\"generic\"] }}\n"
+    );
+    let declared = declaration::parse("secrets.toml", &text).unwrap();
+    let key = InstallationKey::from_bytes(&[7; 32]);
+    let vault = Vault::new(declared, &key, |_| Ok(Zeroizing::new(REAL.into()))).unwrap();
+    assert_eq!(vault.secret("provider").unwrap().stand_in(), STAND_IN);
+    vault
+}
+
+fn grants_of(vault: &Vault) -> Grants {
+    let harnesses = Harnesses::load(None);
+    let generic = harnesses.harness("generic").unwrap();
+    grants::choose(vault, generic, None, Some("provider")).unwrap().grants()
+}
+
+fn container(digit: char, port: u16, vault: &Vault) -> Arc<Container> {
+    let allowed = format!("{HOST}:{port} {OTHER}:{port} {NOWHERE}:{port}");
+    let policy = PolicySet::combine(vec![Arc::new(Policy::from_allow_annotation(&allowed).unwrap())]);
+    let names = SyntheticNames::default();
+    for (name, address) in
+        [(HOST, TO_HOST), (OTHER, TO_OTHER), (NOWHERE, TO_NOWHERE), (FORMERLY, TO_FORMERLY)]
+    {
+        assert_eq!(names.address(&host(name)).octets(), address);
+    }
     let id = digit.to_string().repeat(64).parse().unwrap();
     let name = Some(format!("agent-{digit}"));
-    let grants = Arc::new(Grants::of(&["provider"]));
+    let grants = Arc::new(grants_of(vault));
     Arc::new(Container::new(id, name, "generic".to_owned(), Arc::new(policy), grants, names, Vec::new()))
 }
 
