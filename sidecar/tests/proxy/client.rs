@@ -130,6 +130,16 @@ pub(crate) async fn whole(response: Response<Incoming>) -> (http::response::Part
     (parts, body.collect().await.unwrap().to_bytes())
 }
 
+/// Whether the body ends here, apart from empty frames.
+pub(crate) async fn ends(body: &mut Incoming) -> bool {
+    while let Some(frame) = body.frame().await {
+        if !frame.is_ok_and(|frame| frame.data_ref().is_some_and(Bytes::is_empty)) {
+            return false;
+        }
+    }
+    true
+}
+
 pub(crate) fn nothing() -> Sent {
     full("")
 }
