@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::classify::{Classified, Hello, LIMIT, classify};
 use super::identity::{of_plain, of_tls};
-use super::{Identity, refusal};
+use super::refusal;
 use crate::audit::{Audit, Decision, Entry};
 use crate::container::{Container, OpenConnection};
 use crate::proxy::{Conn, Downstream, Gateway, Replay};
@@ -59,7 +59,7 @@ async fn connection(
         biased;
         _ = revocation.wait_for(|revoked| *revoked) => line.fail(Fault::new(Reason::Revoked, "")),
         result = converse(stream, &container, &gateway, &mut line) => match result {
-            Ok(()) => line.withdraw(),
+            Ok(()) => {}
             Err(fault) => line.fail(fault),
         },
     }
@@ -112,16 +112,16 @@ async fn converse(
                     return Err(Fault::new(reason, "TLS without a usable server name"));
                 }
             };
-            line.name(&identity);
             let downstream = Downstream::new(Arc::clone(container), identity, port, true);
+            line.becomes(&downstream);
             secure(Replay::new(first.freeze(), stream), hello, downstream, gateway).await
         }
         Classified::Http1 | Classified::Http2Preface => {
             line.entry(|entry| entry.protocol = "http");
             let identity = of_plain(origin);
-            line.name(&identity);
             let http2 = classified == Classified::Http2Preface;
             let downstream = Downstream::new(Arc::clone(container), identity, port, false);
+            line.becomes(&downstream);
             let stream = Replay::new(first.freeze(), stream);
             run(gateway, Conn::new(stream, Arc::clone(&downstream), http2), downstream).await
         }
@@ -249,13 +249,14 @@ struct Line {
     container: Arc<Container>,
     audit: Audit,
     entry: Option<Entry>,
+    downstream: Option<Arc<Downstream>>,
 }
 
 impl Line {
     fn new(container: Arc<Container>, audit: Audit) -> Self {
         let mut entry = Entry::new(&container, "tcp");
         entry.reason = Some(Reason::Internal);
-        Self { container, audit, entry: Some(entry) }
+        Self { container, audit, entry: Some(entry), downstream: None }
     }
 
     fn entry(&mut self, change: impl FnOnce(&mut Entry)) {
@@ -264,10 +265,11 @@ impl Line {
         }
     }
 
-    fn name(&mut self, identity: &Identity) {
-        if let Some(name) = &identity.name {
+    fn becomes(&mut self, downstream: &Arc<Downstream>) {
+        if let Some(name) = &downstream.identity.name {
             self.entry(|entry| entry.host = Some(name.to_string()));
         }
+        self.downstream = Some(Arc::clone(downstream));
     }
 
     fn fail(&mut self, fault: Fault) {
@@ -279,15 +281,15 @@ impl Line {
             }
         });
     }
-
-    fn withdraw(&mut self) {
-        self.entry = None;
-    }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
         let Some(entry) = self.entry.take() else { return };
+        // Requests have lines of their own.
+        if self.downstream.as_ref().is_some_and(|downstream| downstream.requests() > 0) {
+            return;
+        }
         match entry.decision {
             Decision::Terminated => &self.container.counters.terminated,
             Decision::Allowed | Decision::Denied => &self.container.counters.denied,

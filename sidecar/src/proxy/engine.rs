@@ -20,7 +20,7 @@ use super::failure::failure;
 use super::page::Page;
 use super::pool_key::PoolKey;
 use super::record::Exchange;
-use super::request::{Head, Target, target};
+use super::request::{Head, Target, target, written};
 use super::{Downstream, h2_limits, headers};
 use crate::audit::{Audit, path_without_values};
 use crate::connection::Standing;
@@ -63,12 +63,9 @@ impl Engine {
         }
 
         let request = session.req_header();
-        let head = Head {
-            method: &request.method,
-            uri: &request.uri,
-            version: request.version,
-            headers: &request.headers,
-        };
+        let Some(uri) = written(request) else { return Err(exchange.refuse(Reason::Malformed)) };
+        let (method, headers) = (&request.method, &request.headers);
+        let head = Head { method, uri: &uri, version: request.version, headers };
         let target =
             target(&downstream.identity, downstream.tls, downstream.port, head).map_err(|refused| {
                 exchange.entry(|entry| {
@@ -92,8 +89,8 @@ impl Engine {
             host: &target.host,
             // Upstream is TLS, always verified, exactly if the container spoke TLS.
             verified_tls: downstream.tls,
-            uri: &request.uri,
-            headers: &request.headers,
+            uri: &uri,
+            headers,
         };
         let swaps = examine(&self.vault, &container.grants, head).map_err(|denial| {
             exchange.entry(|entry| entry.secrets = denial.secret.into_iter().collect());
@@ -134,7 +131,7 @@ impl ProxyHttp for Engine {
         let request = session.req_header();
         exchange.entry(|entry| {
             entry.method = Some(request.method.as_str().chars().take(32).collect());
-            let path = request.uri.path_and_query().map_or("", |path| path.as_str());
+            let path = request.uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str);
             entry.path = Some(path_without_values(path));
         });
         Ok(())
@@ -365,7 +362,10 @@ async fn answer(session: &mut Session, page: &Page) -> Result<()> {
         head.insert_header("x-understudy-reason", reason.code())?;
     }
     let has_body = !session.as_mut().is_body_empty();
-    if has_body || session.req_header().method == http::Method::CONNECT {
+    // What follows a message that is not well-formed, or a tunnel that was asked for, may not be a request.
+    let unclear =
+        page.reason == Some(Reason::Malformed) || session.req_header().method == http::Method::CONNECT;
+    if has_body || unclear {
         session.set_keepalive(None);
     }
     let bodiless = session.req_header().method == http::Method::HEAD;

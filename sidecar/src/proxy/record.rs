@@ -83,12 +83,13 @@ impl Exchange {
     /// Notes how an exchange failed that had begun, and gives the page for the case that none was answered yet.
     pub(super) fn fail(&mut self, failure: &Failure) -> Page {
         let was_allowed = self.plan.is_some();
-        let mut page = self.refuse(failure.reason);
+        let reason = if self.is_revoked() { Reason::Revoked } else { failure.reason };
+        let mut page = self.refuse(reason);
         page.detail = Some(failure.detail.clone());
         if let Some(accepted) = &mut self.accepted {
             if was_allowed {
                 accepted.entry.decision = Decision::Terminated;
-                accepted.entry.reason = (!failure.client_gone).then_some(failure.reason);
+                accepted.entry.reason = (!failure.client_gone).then_some(reason);
             }
             let who = if failure.client_gone { "the container broke off: " } else { "" };
             accepted.entry.detail = Some(format!("{who}{}", failure.detail));

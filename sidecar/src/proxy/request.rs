@@ -2,6 +2,7 @@
 
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Method, Uri, Version, header};
+use pingora_http::RequestHeader;
 use understudy_policies::{HostName, NameError};
 
 use crate::connection::{Identity, Standing};
@@ -32,6 +33,16 @@ pub(super) enum Upgrade {
     WebSocket,
     /// An offer of HTTP/2 in the clear, which a server may ignore (RFC 9110 section 7.8), and this one does.
     Ignored,
+}
+
+/// The target as the client wrote it. pingora's own parse leaves scheme and authority of an HTTP/1.1 absolute-form or
+/// authority-form target out of the URI, and replaces bytes that are not UTF-8: such a target is none.
+pub(super) fn written(request: &RequestHeader) -> Option<Uri> {
+    let raw = request.raw_path();
+    if request.version == Version::HTTP_2 || raw.starts_with(b"/") || raw == b"*" {
+        return request.raw_path_is_utf8().then(|| request.uri.clone());
+    }
+    Uri::try_from(raw).ok()
 }
 
 /// Where a request wants to go and what speaks against it, as far as it can be told: a refusal names the host even

@@ -58,6 +58,15 @@ impl Client {
         Self::over_http1(stream).await
     }
 
+    /// HTTP/2 with prior knowledge.
+    pub(crate) async fn plain_http2(stream: TcpStream) -> Self {
+        let io = TokioIo::new(stream);
+        let (sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+        tokio::spawn(connection);
+        Self::Http2(sender)
+    }
+
     async fn over_http1<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static>(
         stream: S,
     ) -> Self {
@@ -103,9 +112,13 @@ pub(crate) async fn tls(
     name: &str,
     alpn: &[&[u8]],
 ) -> io::Result<TlsStream<TcpStream>> {
+    trusting(roots(world), stream, name, alpn).await
+}
+
+pub(crate) fn roots(world: &World) -> rustls::RootCertStore {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(world.authority_pem.as_bytes()).unwrap()).unwrap();
-    trusting(roots, stream, name, alpn).await
+    roots
 }
 
 pub(crate) async fn trusting(
@@ -114,6 +127,20 @@ pub(crate) async fn trusting(
     name: &str,
     alpn: &[&[u8]],
 ) -> io::Result<TlsStream<TcpStream>> {
+    secured(config(roots, alpn), stream, name).await
+}
+
+pub(crate) async fn secured(
+    config: Arc<rustls::ClientConfig>,
+    stream: TcpStream,
+    name: &str,
+) -> io::Result<TlsStream<TcpStream>> {
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    TlsConnector::from(config).connect(name, stream).await
+}
+
+/// Sessions are kept in it and offered again.
+pub(crate) fn config(roots: rustls::RootCertStore, alpn: &[&[u8]]) -> Arc<rustls::ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -121,13 +148,22 @@ pub(crate) async fn trusting(
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
-    let name = ServerName::try_from(name.to_owned()).unwrap();
-    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    Arc::new(config)
 }
 
 pub(crate) async fn whole(response: Response<Incoming>) -> (http::response::Parts, Bytes) {
     let (parts, body) = response.into_parts();
     (parts, body.collect().await.unwrap().to_bytes())
+}
+
+/// Whether the body ends here, apart from empty frames.
+pub(crate) async fn ends(body: &mut Incoming) -> bool {
+    while let Some(frame) = body.frame().await {
+        if !frame.is_ok_and(|frame| frame.data_ref().is_some_and(Bytes::is_empty)) {
+            return false;
+        }
+    }
+    true
 }
 
 pub(crate) fn nothing() -> Sent {

@@ -2,21 +2,16 @@
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use crate::client::{Client, H2, nothing};
 use crate::upstream::Protocols;
 use crate::world::{HOST, TO_HOST, World};
 
-/// Sends bytes on a plain connection and gives all that comes back until the end.
+/// Sends bytes on a plain connection and gives all that comes back until the other side ends it, which an error
+/// or `Connection: close` makes it do.
 async fn exchange(world: &World, bytes: &str) -> String {
     let mut stream = world.connect(TO_HOST).await;
     stream.write_all(bytes.as_bytes()).await.unwrap();
-    stream.shutdown().await.unwrap();
-    read(stream).await
-}
-
-async fn read(mut stream: TcpStream) -> String {
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).into_owned()
@@ -45,7 +40,7 @@ async fn ambiguous_framing_is_refused() {
 #[tokio::test]
 async fn length_and_encoding_together_are_read_one_way() {
     let world = World::speaking(Protocols::Plain).await;
-    let smuggled = "GET /smuggled HTTP/1.1\r\nHost: HOST\r\n\r\n";
+    let smuggled = "GET /next HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n";
     let request = format!(
         "POST /upload HTTP/1.1\r\nHost: HOST\r\nContent-Length: {}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}",
         5 + smuggled.len()
@@ -55,8 +50,10 @@ async fn length_and_encoding_together_are_read_one_way() {
         let headers = &request.headers;
         assert!(!(headers.contains_key("content-length") && headers.contains_key("transfer-encoding")));
     }
-    // What follows the chunked body is a request of its own, judged and audited as such.
-    assert_eq!(world.audit(1).await.len(), world.upstream.requests());
+    // What follows the chunked body is a request of its own, judged and audited as such, or nothing.
+    let requests = world.upstream.requests();
+    assert!(requests >= 1);
+    assert_eq!(world.audit(requests).await.len(), requests);
 }
 
 /// CVE-2026-2833: bytes after an Upgrade reached the upstream before it had agreed to switch.
@@ -65,7 +62,7 @@ async fn bytes_after_an_upgrade_that_the_upstream_declines_are_no_request() {
     let world = World::speaking(Protocols::Plain).await;
     let request = "GET /hello HTTP/1.1\r\nHost: HOST\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
                    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\
-                   GET /smuggled HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+                   GET /smuggled HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
     exchange(&world, &request.replace("HOST", HOST)).await;
     let seen = world.upstream.seen.requests.lock().unwrap();
     assert!(seen.iter().all(|request| request.uri.path() == "/hello"), "{seen:?}");
@@ -99,7 +96,11 @@ async fn connect_is_refused_with_a_page() {
 #[tokio::test]
 async fn an_absolute_request_for_another_host_is_refused() {
     let world = World::speaking(Protocols::Plain).await;
-    let answer = exchange(&world, "GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n").await;
+    let answer = exchange(
+        &world,
+        "GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n",
+    )
+    .await;
     assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("reason: proxy-request"), "{answer}");
     assert_eq!(world.upstream.connections(), 0);
 }

@@ -48,6 +48,9 @@ async fn a_tunnel_and_an_idle_connection_end_and_no_new_one_begins() {
     let response = client.send(request.body(nothing()).unwrap()).await.unwrap();
     let mut tunnel = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
     let mut idle = world.connect(TO_HOST).await;
+    while world.container.counters.open_connections.load(Relaxed) < 2 {
+        tokio::task::yield_now().await;
+    }
 
     world.container.revoke();
 

@@ -7,7 +7,7 @@ use hyper::{HeaderMap, Request};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::client::{Client, H1, H2, full, nothing, whole};
+use crate::client::{Client, H1, H2, ends, full, nothing, whole};
 use crate::upstream::{Protocols, SIZE, digest, pattern};
 use crate::world::World;
 
@@ -27,7 +27,7 @@ async fn each_event_arrives_before_the_next_one_is_sent() {
                 assert_eq!(frame.into_data().unwrap(), event);
             }
             drop(script);
-            assert!(response.body_mut().frame().await.is_none());
+            assert!(ends(response.body_mut()).await);
         }
     }
 }
@@ -122,7 +122,7 @@ async fn a_body_can_be_sent_while_the_answer_comes() {
             assert_eq!(frame.into_data().unwrap(), chunk);
         }
         drop(sender);
-        assert!(response.body_mut().frame().await.is_none());
+        assert!(ends(response.body_mut()).await);
     }
 }
 

@@ -1,8 +1,11 @@
 //! HTTP/1.1 and HTTP/2 on both sides, and what becomes of heads on the way.
 
-use http::Version;
+use std::sync::Arc;
 
-use crate::client::{Client, H1, H2, nothing, tls, whole};
+use http::Version;
+use rustls::HandshakeKind;
+
+use crate::client::{self, Client, H1, H2, nothing, whole};
 use crate::upstream::Protocols;
 use crate::world::{HOST, REAL, STAND_IN, TO_HOST, World};
 
@@ -120,10 +123,25 @@ async fn an_absolute_form_request_to_its_own_host_goes_on_in_origin_form() {
 }
 
 #[tokio::test]
+async fn http2_with_prior_knowledge_works_in_the_clear() {
+    let world = World::speaking(Protocols::Plain).await;
+    let mut client = Client::plain_http2(world.connect(TO_HOST).await).await;
+    let request = http::Request::builder().uri(format!("http://{HOST}/hello")).body(nothing()).unwrap();
+    let (head, body) = whole(client.send(request).await.unwrap()).await;
+    assert_eq!((head.status.as_u16(), &body[..]), (200, &b"hello"[..]));
+    assert_eq!(world.upstream.last().headers["host"], HOST);
+}
+
+#[tokio::test]
 async fn tls_sessions_resume_for_their_own_name() {
     let world = World::new().await;
+    let config = client::config(client::roots(&world), H1);
+    let mut kinds = Vec::new();
     for _ in 0..2 {
-        let stream = tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
+        let stream = client::secured(Arc::clone(&config), world.connect(TO_HOST).await, HOST).await.unwrap();
+        kinds.push(stream.get_ref().1.handshake_kind().unwrap());
+        // Tickets arrive with the answer.
         assert_eq!(Client::over(stream).await.get("/hello").await.1, "hello");
     }
+    assert_eq!(kinds, [HandshakeKind::Full, HandshakeKind::Resumed]);
 }

@@ -119,6 +119,18 @@ fn a_refused_connection_refuses_everything_and_names_what_was_asked_for() {
     assert_eq!(refused.host, Some("metadata.example".parse().unwrap()));
 }
 
+#[test]
+fn targets_are_read_as_they_were_written() {
+    let written = |target: &[u8]| {
+        let request = RequestHeader::build("GET", target, None).unwrap();
+        written(&request).map(|uri| uri.to_string())
+    };
+    assert_eq!(written(b"/a?b").as_deref(), Some("/a?b"));
+    assert_eq!(written(b"*").as_deref(), Some("*"));
+    assert_eq!(written(b"http://evil.example/a").as_deref(), Some("http://evil.example/a"));
+    assert_eq!(written(b"/\xff"), None);
+}
+
 proptest! {
     #[test]
     fn a_target_is_always_the_connections_own_host(host in "[ -~]{0,40}", path in "/[!-~&&[^#\"<>`{}|\\\\^]]{0,20}") {
