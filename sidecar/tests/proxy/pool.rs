@@ -35,7 +35,7 @@ async fn requests_with_a_secret_do_not_share_with_those_without() {
         let mut client = Client::new(&world, H1).await;
         client.get("/hello").await;
         for _ in 0..2 {
-            let request = client.request("/hello").header("authorization", STAND_IN);
+            let request = client.request("/hello").header("authorization", format!("Bearer {STAND_IN}"));
             let response = client.send(request.body(nothing()).unwrap()).await.unwrap();
             crate::client::whole(response).await;
         }

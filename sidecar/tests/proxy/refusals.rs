@@ -58,7 +58,8 @@ async fn another_host_on_an_allowed_connection_is_misdirected() {
         let world = World::new().await;
         let mut client = Client::new(&world, alpn).await;
         for host in [OTHER, "evil.example", "192.0.2.1"] {
-            let request = client.request_for(host, "/hello").header("authorization", STAND_IN);
+            let request =
+                client.request_for(host, "/hello").header("authorization", format!("Bearer {STAND_IN}"));
             let Ok(response) = client.send(request.body(nothing()).unwrap()).await else {
                 // HTTP/1.1: the connection may have been closed after the refusal.
                 panic!("no answer for {host}");
@@ -77,7 +78,11 @@ async fn another_host_on_an_allowed_connection_is_misdirected() {
 async fn an_untrusted_upstream_is_told_and_gets_nothing() {
     let world = World::with(Options { trusted: false, ..Options::default() }).await;
     let mut client = Client::new(&world, H1).await;
-    let request = client.request("/hello").header("authorization", STAND_IN).body(nothing()).unwrap();
+    let request = client
+        .request("/hello")
+        .header("authorization", format!("Bearer {STAND_IN}"))
+        .body(nothing())
+        .unwrap();
     let (head, body) = whole(client.send(request).await.unwrap()).await;
     assert_eq!(head.status, 502);
     assert_eq!(head.headers["x-understudy-reason"], "upstream-untrusted");
@@ -123,7 +128,11 @@ async fn the_next_address_is_tried_also_for_a_post() {
 async fn a_stand_in_in_the_clear_stays_here() {
     let world = World::speaking(Protocols::Plain).await;
     let mut client = Client::plain(world.connect(TO_HOST).await).await;
-    let request = client.request("/hello").header("authorization", STAND_IN).body(nothing()).unwrap();
+    let request = client
+        .request("/hello")
+        .header("authorization", format!("Bearer {STAND_IN}"))
+        .body(nothing())
+        .unwrap();
     let (head, _) = whole(client.send(request).await.unwrap()).await;
     assert_eq!(head.headers["x-understudy-reason"], "credential-in-clear");
     assert_eq!(world.only_line().await["secrets"], serde_json::json!(["provider"]));
