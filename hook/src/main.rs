@@ -11,8 +11,6 @@ mod reattach;
 mod record;
 mod refusals;
 mod refuse;
-#[cfg(test)]
-mod testing;
 mod trust;
 mod why;
 

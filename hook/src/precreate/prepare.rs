@@ -51,9 +51,8 @@ fn unreachable(error: &CallError) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::sample;
+    use super::super::tests::{installation, sample};
     use super::*;
-    use crate::testing::installation;
 
     #[test]
     fn the_request_carries_user_and_environment() {
