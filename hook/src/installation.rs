@@ -12,7 +12,7 @@ use understudy_control::{ControlDirectory, ImageId};
 /// Written by `install`, read by every stage. Unknown keys are refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Installation {
+pub(crate) struct Installation {
     /// The hook's package version; a stage of another version refuses to work on it.
     pub version: String,
     /// The state directory itself.
@@ -30,7 +30,7 @@ pub struct Installation {
 }
 
 impl Installation {
-    pub fn load(state: &Path) -> Result<Self> {
+    pub(crate) fn load(state: &Path) -> Result<Self> {
         let path = Self::file(state);
         let text = fs::read(&path)
             .with_context(|| format!("{} cannot be read (run: understudy-hook install)", path.display()))?;
@@ -48,37 +48,37 @@ impl Installation {
     }
 
     /// Whole or not at all.
-    pub fn save(&self) -> Result<()> {
+    pub(crate) fn save(&self) -> Result<()> {
         let text = serde_json::to_vec_pretty(self)?;
         write_whole(&Self::file(&self.state), &text, 0o600)
     }
 
-    pub fn file(state: &Path) -> PathBuf {
+    pub(crate) fn file(state: &Path) -> PathBuf {
         state.join("installation.json")
     }
 
-    pub fn control(&self) -> ControlDirectory {
+    pub(crate) fn control(&self) -> ControlDirectory {
         ControlDirectory::new(self.runtime.join("control"))
     }
 
     /// One directory for each container that was prepared.
-    pub fn containers(&self) -> PathBuf {
+    pub(crate) fn containers(&self) -> PathBuf {
         self.runtime.join("containers")
     }
 
     /// What `why` shows.
-    pub fn refusals(&self) -> PathBuf {
+    pub(crate) fn refusals(&self) -> PathBuf {
         self.runtime.join("refusals")
     }
 
     /// Holds the hook's binary and nothing else; mounted into containers.
-    pub fn guest_binary_directory(&self) -> PathBuf {
+    pub(crate) fn guest_binary_directory(&self) -> PathBuf {
         self.state.join("guest")
     }
 }
 
 /// Writes beside `path`, syncs, renames.
-pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let fresh = path.with_extension(format!("new.{}", std::process::id()));
     let write = || -> std::io::Result<()> {

@@ -12,7 +12,7 @@ use crate::installation::{Installation, write_whole};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Record {
+pub(crate) struct Record {
     /// What the sidecar was asked; asked again by a re-attach. Its `env` is left empty.
     pub prepare: Prepare,
     /// Set by createRuntime.
@@ -21,7 +21,7 @@ pub struct Record {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Running {
+pub(crate) struct Running {
     /// As the hook's pid namespace numbers it.
     pub pid: i32,
     /// Field 22 of proc_pid_stat(5), in clock ticks since boot: tells a process from a later one with its number.
@@ -30,12 +30,12 @@ pub struct Running {
 }
 
 impl Record {
-    pub fn directory(installation: &Installation, id: &ContainerId) -> PathBuf {
+    pub(crate) fn directory(installation: &Installation, id: &ContainerId) -> PathBuf {
         installation.containers().join(id.as_str())
     }
 
     /// Makes the container's directory (0700) if it is missing.
-    pub fn save(&self, installation: &Installation) -> Result<()> {
+    pub(crate) fn save(&self, installation: &Installation) -> Result<()> {
         let directory = Self::directory(installation, &self.prepare.id);
         fs::DirBuilder::new()
             .recursive(true)
@@ -46,7 +46,7 @@ impl Record {
     }
 
     /// `None` when there is none.
-    pub fn load(installation: &Installation, id: &ContainerId) -> Result<Option<Self>> {
+    pub(crate) fn load(installation: &Installation, id: &ContainerId) -> Result<Option<Self>> {
         let path = Self::directory(installation, id).join("record.json");
         match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text)
@@ -58,7 +58,7 @@ impl Record {
     }
 
     /// Removes the record and the guest files; what is gone already is fine.
-    pub fn remove(installation: &Installation, id: &ContainerId) -> Result<()> {
+    pub(crate) fn remove(installation: &Installation, id: &ContainerId) -> Result<()> {
         let directory = Self::directory(installation, id);
         match fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
