@@ -124,8 +124,8 @@ fn write(plan: &Plan<'_>, podman: &Podman) -> Result<Vec<PathBuf>> {
         nft: plan.nft.clone(),
         sidecar_images: plan.images.clone(),
     };
-    let text = serde_json::to_vec_pretty(&installation)?;
-    ledger.write(&Installation::file(&layout.state), &text, 0o600)?;
+    ledger.about_to_write(&Installation::file(&layout.state))?;
+    installation.save()?;
 
     let hooks_dir = plan.hooks_dir.clone().unwrap_or_else(|| layout.hooks_dir.clone());
     for (name, text) in hooks::all(&hook, &layout.state) {

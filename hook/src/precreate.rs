@@ -14,7 +14,7 @@ mod seccomp;
 mod sidecar;
 mod storage;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::io::{self, Write as _};
 use std::path::Path;

@@ -128,7 +128,7 @@ fn files(directory: &Path, extension: &str) -> Vec<(SystemTime, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::installation;
+    use crate::precreate::tests::installation;
 
     fn id(number: usize) -> ContainerId {
         format!("{number:064x}").parse().unwrap()

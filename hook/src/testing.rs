@@ -1,9 +1,6 @@
-//! What tests of several modules share: a made-up installation, and network namespaces of their own.
+//! For tests that need a network namespace (and a mount namespace) of their own, and root in it.
 
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
-
-use crate::installation::Installation;
 
 const MARK: &str = "UNDERSTUDY_TEST_NETNS";
 
@@ -55,18 +52,5 @@ impl Drop for Neighbour {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// An installation whose directories would lie in `root`; none of them is made.
-pub(crate) fn installation(root: &Path) -> Installation {
-    Installation {
-        version: env!("CARGO_PKG_VERSION").into(),
-        state: root.join("state"),
-        runtime: root.join("runtime"),
-        configuration: root.join("configuration"),
-        homes: vec![root.join("homes/user")],
-        nft: "/usr/sbin/nft".into(),
-        sidecar_images: Default::default(),
     }
 }

@@ -42,7 +42,7 @@ fn report(state: &Path, container: Option<&str>) -> Result<(String, bool)> {
     }
     for (id, said) in refusals::said(&installation).iter().filter(|(id, _)| wanted(id, None)) {
         let short = id.get(..12).unwrap_or(id);
-        text.push_str(&format!("{short}  a hook in the container said:\n"));
+        text.push_str(&format!("{short}  a hook of this container said:\n"));
         for line in said.lines() {
             text.push_str(&format!("    {line}\n"));
         }
@@ -83,7 +83,7 @@ mod tests {
     use understudy_control::{ContainerId, Refusal};
 
     use super::*;
-    use crate::testing::installation;
+    use crate::precreate::tests::installation;
 
     #[test]
     fn a_refusal_is_found_by_id_prefix_and_name_and_not_by_another() {

@@ -50,8 +50,17 @@ impl Ledger {
         }
     }
 
-    /// Writes `path` whole. What was there is kept first, and the ledger knows of both before the file changes.
+    /// Writes `path` whole, once what is there is kept.
     pub(super) fn write(&mut self, path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+        self.about_to_write(path)?;
+        write_whole(path, bytes, mode)?;
+        // Whatever the umask took away: these are read by Podman and by containers.
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))
+            .with_context(|| format!("{} cannot be made readable", path.display()))
+    }
+
+    /// Keeps what is at `path`. The ledger knows of both before the file changes.
+    pub(super) fn about_to_write(&mut self, path: &Path) -> Result<()> {
         let parent = path.parent().context("a file needs a directory")?;
         make_directory(parent)?;
         if !self.entries.iter().any(|entry| entry.path == path) {
@@ -59,10 +68,6 @@ impl Ledger {
             self.entries.push(entry);
             self.save()?;
         }
-        write_whole(path, bytes, mode)?;
-        // Whatever the umask took away: these are read by Podman and by containers.
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))
-            .with_context(|| format!("{} cannot be made readable", path.display()))?;
         self.written.push(path.to_owned());
         Ok(())
     }

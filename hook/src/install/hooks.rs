@@ -10,7 +10,8 @@ const ANY_OF_OURS: &str = "(?i)^understudy";
 /// File names and contents. A file that is not valid stops every container, so they are made by a serialiser.
 pub(super) fn all(hook: &Path, state: &Path) -> Vec<(String, String)> {
     let agents = json!({"annotations": {ANY_OF_OURS: ".*"}});
-    let sidecar = json!({"annotations": {"^understudy\\.role$": "^sidecar$"}});
+    // `podman kube generate` writes `KEY/NAME`.
+    let sidecar = json!({"annotations": {"^understudy\\.role(/.*)?$": "^sidecar$"}});
     [
         ("precreate", "precreate", 10, &agents),
         ("create-runtime", "createRuntime", 10, &agents),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use understudy_control::{CallError, Client, Prepare, Prepared, Refusal, Reply, Request, User};
+use understudy_control::{CallError, ChannelError, Client, Prepare, Prepared, Refusal, Reply, Request, User};
 
 use super::config::Config;
 use super::storage::Origin;
@@ -44,6 +44,9 @@ fn unreachable(error: &CallError) -> Refusal {
             "start the sidecar (podman start understudy, or its unit), then start this container again; \
              understudy-hook doctor tells what is missing"
         }
+        CallError::Channel(ChannelError::TooLarge) => {
+            "give the container a smaller environment (--env, --env-file)"
+        }
         _ => "restart the sidecar, then run: understudy-hook doctor",
     };
     Refusal::new(error.to_string(), remedy)
@@ -51,9 +54,8 @@ fn unreachable(error: &CallError) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::sample;
+    use super::super::tests::{installation, sample};
     use super::*;
-    use crate::testing::installation;
 
     #[test]
     fn the_request_carries_user_and_environment() {
@@ -61,6 +63,14 @@ mod tests {
             request(&sample("none-4.3.1"), Origin { name: Some("n".into()), image: None }, BTreeMap::new());
         assert_eq!(request.env["HOME"], "/root");
         assert_eq!(request.user, User { uid: 0, gid: 0 });
+    }
+
+    #[test]
+    fn a_remedy_fits_what_went_wrong() {
+        let too_large = unreachable(&CallError::Channel(ChannelError::TooLarge));
+        assert!(too_large.remedy.contains("--env"), "{too_large:?}");
+        let silent = unreachable(&CallError::Channel(ChannelError::Deadline));
+        assert!(silent.remedy.contains("restart the sidecar"), "{silent:?}");
     }
 
     #[test]

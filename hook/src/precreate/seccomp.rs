@@ -54,7 +54,7 @@ pub(crate) fn close(linux: &mut Map<String, Value>) -> Result<()> {
         }
     }
     rules.retain(|rule| rule.get("names").and_then(Value::as_array).is_some_and(|names| !names.is_empty()));
-    let open = family::permits(&default);
+    let open = !family::denies(&default);
     for (family, verdict) in verdicts {
         rules.extend(rules_for(family, verdict, open));
     }
@@ -99,7 +99,7 @@ fn without_audit(mut way: Vec<Condition>) -> Option<Vec<Condition>> {
     }
 }
 
-/// `open`: the profile permits what it does not name, so that only denials need rules.
+/// `open`: what the profile does not name is not denied, so that only denials need rules.
 fn rules_for(family: u64, verdict: Verdict, open: bool) -> Vec<Value> {
     let this = (0, family, "SCMP_CMP_EQ");
     match (verdict, open) {
@@ -239,6 +239,21 @@ mod tests {
         assert!(WAYS_AROUND.into_iter().all(denied));
         // A rule whose action is the default one is an error for libseccomp.
         assert!(!profile["syscalls"].to_string().contains("SCMP_ACT_ALLOW"));
+    }
+
+    #[test]
+    fn a_profile_that_asks_a_tracer_is_closed_like_one_that_permits() {
+        let profile = closed(json!({"defaultAction": "SCMP_ACT_TRACE", "syscalls": []}));
+        let denied = |rule: &Value| rule["names"] == json!(["socket"]) && rule["action"] == "SCMP_ACT_ERRNO";
+        let rules: Vec<_> =
+            profile["syscalls"].as_array().unwrap().iter().filter(|rule| denied(rule)).collect();
+        assert!(
+            rules.iter().any(|rule| rule["args"][0] == json!({"index": 0, "value": 16, "op": "SCMP_CMP_GT"}))
+        );
+        assert!(
+            rules.iter().any(|rule| rule["args"][0] == json!({"index": 0, "value": 4, "op": "SCMP_CMP_EQ"}))
+        );
+        assert!(profile["syscalls"].to_string().contains("io_uring_setup"));
     }
 
     #[test]

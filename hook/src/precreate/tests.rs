@@ -11,7 +11,6 @@ use super::guard::{self, Surroundings};
 use super::storage::Storage;
 use super::{decide, host, prepare, sidecar};
 use crate::installation::{Installation, write_whole};
-use crate::testing::installation;
 
 pub(crate) const ID: &str = "5f0c6b1d7e2a4938c1d0e9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c3d2e1f0a9b8";
 pub(crate) const IMAGE: &str = "9240b2db72268bf94813d82456d1907dfe9438e48e38d84d3a3b6b1fe88f3512";
@@ -25,6 +24,19 @@ pub(crate) fn sample(name: &str) -> Config {
 
 pub(crate) fn config_of(document: &Value) -> Config {
     Config::parse(document.to_string().as_bytes()).unwrap()
+}
+
+/// An installation whose directories would lie in `root`; none of them is made.
+pub(crate) fn installation(root: &Path) -> Installation {
+    Installation {
+        version: env!("CARGO_PKG_VERSION").into(),
+        state: root.join("state"),
+        runtime: root.join("runtime"),
+        configuration: root.join("configuration"),
+        homes: vec![root.join("homes/user")],
+        nft: "/usr/sbin/nft".into(),
+        sidecar_images: Default::default(),
+    }
 }
 
 pub(crate) fn request(config: &Config) -> Prepare {

@@ -254,7 +254,7 @@ mod tests {
             home.join("innocent"),
             home.join("innocent/keys"),
             tree.path().join("homelink/.ssh"),
-            home.join("x/../.codex").to_owned(),
+            home.join("x/../.codex"),
             home.join(".codex/auth.json"),
             home.join(".codex"),
         ] {

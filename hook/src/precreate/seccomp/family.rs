@@ -32,6 +32,13 @@ pub(super) fn permits(action: &str) -> bool {
     matches!(action, "SCMP_ACT_ALLOW" | "SCMP_ACT_LOG")
 }
 
+/// Without asking anybody: a tracer can be in the container.
+pub(super) fn denies(action: &str) -> bool {
+    let all =
+        ["SCMP_ACT_ERRNO", "SCMP_ACT_KILL", "SCMP_ACT_KILL_THREAD", "SCMP_ACT_KILL_PROCESS", "SCMP_ACT_TRAP"];
+    all.contains(&action)
+}
+
 /// Errs on the strict side where rules overlap in a way that cannot be told apart.
 pub(super) fn verdict(default: &str, rules: &[Value], family: u64) -> Verdict {
     let mut allowed: Vec<Vec<Condition>> = Vec::new();
