@@ -46,7 +46,8 @@ pub(crate) fn descriptor(descriptor: &Descriptor) -> Result<(), String> {
     let traps = descriptor.traps.iter().chain(descriptor.logins.iter().flat_map(|login| &login.traps));
     let levels = descriptor.privacy.levels.values().flat_map(|level| level.env.keys());
     let logins = descriptor.logins.iter().flat_map(|login| login.env.keys());
-    levels.chain(logins).chain(traps.map(|trap| &trap.env)).try_for_each(|name| variable(name))
+    let always = descriptor.env.keys();
+    always.chain(levels).chain(logins).chain(traps.map(|trap| &trap.env)).try_for_each(|name| variable(name))
 }
 
 fn privacy(descriptor: &Descriptor) -> Result<(), String> {

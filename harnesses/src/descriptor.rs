@@ -17,6 +17,9 @@ pub struct Descriptor {
     pub proven: Vec<String>,
     /// The purposes whose hosts the policy `harness-only` allows.
     pub harness_only: Vec<Purpose>,
+    /// Variables that are set whatever the login and the privacy level.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
     #[serde(default)]
     pub hosts: Hosts,
     /// Ways to log in, each with one secret.

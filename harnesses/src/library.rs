@@ -181,6 +181,7 @@ mod tests {
                 "does not exist",
             ),
             (generic.replace("DO_NOT_TRACK", "\"A=B\""), "`A=B` is not the name"),
+            (format!("{generic}\n[env]\n\"A B\" = \"1\"\n"), "`A B` is not the name"),
             (file("~/../x", "0o600", "create", ""), "must be absolute"),
             (file("x", "0o600", "create", ""), "must be absolute"),
             (file("~/x", "600000", "create", ""), "permission bits"),

@@ -22,7 +22,7 @@ pub struct Terms {
     pub harness: String,
     pub policy: Arc<PolicySet>,
     pub grants: Arc<Grants>,
-    /// Stand-ins and privacy settings, sorted by name.
+    /// Stand-ins, the harness's variables and its privacy settings, sorted by name.
     pub env: Vec<EnvironmentVariable>,
     pub placement: Placement,
     /// One line each.
@@ -151,14 +151,15 @@ fn failed_policies(policy: &PolicySet) -> Vec<String> {
     policy.policies().iter().filter_map(failed).collect()
 }
 
-/// Privacy settings, the login's variables, and those of other secrets that were asked for.
+/// The harness's variables, its privacy settings, the login's variables, and those of other secrets that were asked for.
 fn environment(
     harness: &Descriptor,
     choice: &Choice<'_>,
     privacy: Option<&str>,
 ) -> Result<BTreeMap<String, String>, Refusal> {
     let level = privacy.unwrap_or(&harness.privacy.default);
-    let mut env = harness.privacy_env(level).ok_or_else(|| unknown_level(harness, level))?;
+    let mut env = harness.env.clone();
+    env.extend(harness.privacy_env(level).ok_or_else(|| unknown_level(harness, level))?);
     if let Some((login, secret)) = &choice.login {
         env.extend(login.env.iter().map(|(name, value)| (name.clone(), value.render(secret.stand_in()))));
     }

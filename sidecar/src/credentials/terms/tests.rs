@@ -56,6 +56,7 @@ fn a_harness_gets_its_login_its_policy_and_its_files() {
     let stand_in = vault.secret("key").unwrap().stand_in();
     assert_eq!(value(&terms, "ANTHROPIC_API_KEY"), Some(stand_in));
     assert_eq!((value(&terms, "DISABLE_TELEMETRY"), value(&terms, "GIT_TOKEN")), (Some("1"), None));
+    assert_eq!(value(&terms, "CLAUDE_CODE_SANDBOXED"), Some("1"));
     assert_eq!((terms.harness.as_str(), terms.grants.names()), ("claude-code", vec!["key".to_owned()]));
     assert_eq!(terms.policy.label(), "harness-only");
     let decide = |host: &str| terms.policy.decide(&host.parse().unwrap(), 443);
