@@ -23,12 +23,15 @@ const PREPARED_FOR: Duration = Duration::from_secs(60);
 /// Containers at once; a hook beyond that is refused with a reason.
 const MAX_CONTAINERS: usize = 4096;
 
+pub type DecideTerms = Box<dyn Fn(&Prepare) -> Result<Terms, Refusal> + Send + Sync>;
+pub type Start = Box<dyn Fn(Arc<Container>, Sockets) -> std::io::Result<()> + Send + Sync>;
+
 /// What the registry is built on.
 pub struct RegistryParts {
     /// What a container is given, or why not.
-    pub decide_terms: Box<dyn Fn(&Prepare) -> Result<Terms, Refusal> + Send + Sync>,
+    pub decide_terms: DecideTerms,
     /// Serves a container's sockets from now on.
-    pub start: Box<dyn Fn(Arc<Container>, Sockets) -> std::io::Result<()> + Send + Sync>,
+    pub start: Start,
     pub revocations: Revocations,
     /// PEM of the authority's certificate.
     pub authority: String,

@@ -32,9 +32,8 @@ pub enum Outcome {
 
 /// The answer to the datagram or message `query`; `None` for what is not a query and so deserves no answer.
 pub fn answer(query: &[u8], names: &SyntheticNames, policy: &PolicySet) -> Option<Answer> {
-    let message = match Message::from_vec(query) {
-        Ok(message) => message,
-        Err(_) => return malformed(query),
+    let Ok(message) = Message::from_vec(query) else {
+        return malformed(query);
     };
     if message.metadata.message_type != MessageType::Query {
         return None;
