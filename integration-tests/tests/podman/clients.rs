@@ -38,10 +38,12 @@ fn claude_code_works_with_an_account_token() {
 #[test]
 fn curl_speaks_http2_and_http1() {
     stand();
-    for (flag, version) in [("--http2", "HTTP/2.0"), ("--http1.1", "HTTP/1.1")] {
-        let answer = Agent::generic().run(&["curl", "-sS", flag, "https://other.example/echo"]).unwrap();
-        let answer = answer.success().unwrap();
-        assert!(answer.contains(r#""host":"other.example""#) && answer.contains(version), "{answer}");
+    // towards the sidecar; which version the sidecar speaks to the provider is its own affair
+    for (flag, version) in [("--http2", "2"), ("--http1.1", "1.1")] {
+        let command = ["curl", "-sS", flag, "-w", "HTTP/%{http_version}", "https://other.example/echo"];
+        let answer = Agent::generic().run(&command).unwrap().success().unwrap();
+        let wanted = format!("HTTP/{version}");
+        assert!(answer.contains(r#""host":"other.example""#) && answer.ends_with(&wanted), "{answer}");
     }
 }
 
