@@ -280,7 +280,7 @@ mod tests {
             let good = serde_json::to_vec(&Envelope {
                 version: VERSION, hello: hello("b"), request: Request::Detach { id: id() },
             }).unwrap();
-            let mut bad = good.clone();
+            let mut bad = good;
             let at = at % bad.len();
             bad[at] = byte;
             prop_assert!(parse(&bad, &hello("a")).is_err());

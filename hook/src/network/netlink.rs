@@ -36,7 +36,7 @@ pub(crate) fn local_default_routes() -> Result<()> {
         match request(RouteNetlinkMessage::NewRoute(local_default(family)), NLM_F_CREATE | NLM_F_EXCL) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             other => {
-                other.with_context(|| format!("the local default route of {family:?} cannot be made"))?
+                other.with_context(|| format!("the local default route of {family:?} cannot be made"))?;
             }
         }
     }
