@@ -69,7 +69,7 @@ impl Engine {
         let target =
             target(&downstream.identity, downstream.tls, downstream.port, head).map_err(|refused| {
                 exchange.entry(|entry| {
-                    entry.host = refused.host.map(|host| host.to_string()).or(entry.host.take())
+                    entry.host = refused.host.map(|host| host.to_string()).or(entry.host.take());
                 });
                 exchange.refuse(refused.reason)
             })?;

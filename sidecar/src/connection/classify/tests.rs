@@ -114,7 +114,7 @@ fn what_only_begins_like_tls_is_malformed() {
     server_hello[5] = 2;
     let mut interleaved = in_records(&hello, 100);
     interleaved[105] = 23;
-    let mut bad_sni = hello.clone();
+    let mut bad_sni = hello;
     let at = bad_sni.windows(15).position(|w| w == b"api.example.com").unwrap();
     bad_sni[at + 3] = 0;
     for (bytes, what) in [
