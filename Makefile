@@ -24,6 +24,12 @@ test: packages ## all tests but the long ones, on crun and runc
 test-all: test ## all tests, the long ones included
 	UNDERSTUDY_TEST_LONG=1 $(MACHINE)/run-tests crun
 
+.PHONY: test-bed
+test-bed: packages ## the tests on Podman 5 and systemd, rootless and rootful (needs root)
+	integration-tests/images/build
+	ENTER=test-bed TESTS="podman failures quadlet" $(MACHINE)/run-tests crun runc
+	ENTER="test-bed --root" TESTS="podman failures quadlet" $(MACHINE)/run-tests crun runc
+
 .PHONY: check
 check: ## format, lints, unit tests
 	$(CARGO) fmt --check

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result};
 
 pub use agent::Agent;
-pub use paths::{Paths, as_owner, scope};
+pub use paths::{Paths, as_owner, is_root, scope};
 pub use settings::{ACCOUNT, ALL, ALLOWED, ANTHROPIC, GENERIC};
 
 use crate::mock::{Entry, Log, Request};
@@ -233,6 +233,7 @@ fn sidecar(paths: &Paths, world: &str, given: &[&str]) -> Result<Container> {
         "--annotation",
         "understudy.role=sidecar",
         "--read-only",
+        "--tmpfs=/run/secrets",
         "--cap-drop=all",
         "--security-opt=no-new-privileges",
         "--no-healthcheck",

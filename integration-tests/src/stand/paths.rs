@@ -78,6 +78,7 @@ pub fn as_owner(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-fn is_root() -> bool {
+/// Whether the tests run on root's Podman.
+pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
