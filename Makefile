@@ -21,11 +21,11 @@ test: packages ## all tests but the long ones, on crun and runc
 	$(MACHINE)/run-tests crun runc
 
 .PHONY: test-all
-test-all: test ## all tests, the long ones included
+test-all: test test-bed ## all tests, the long ones included
 	UNDERSTUDY_TEST_LONG=1 $(MACHINE)/run-tests crun
 
 .PHONY: test-bed
-test-bed: packages ## the tests on Podman 5 and systemd, rootless and rootful (needs root)
+test-bed: packages ## the tests on Podman 5 and systemd, rootless and rootful (root or sudo)
 	integration-tests/images/build
 	ENTER=test-bed TESTS="podman failures quadlet" $(MACHINE)/run-tests crun runc
 	ENTER="test-bed --root" TESTS="podman failures quadlet" $(MACHINE)/run-tests crun runc
