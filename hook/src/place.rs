@@ -1,4 +1,5 @@
-//! The startContainer stage: places files inside the container, as its own user, among files that may be hostile.
+//! The startContainer stage: places files inside the container, as its own user, among files that may be hostile, once
+//! nothing can add a network any more.
 
 mod home;
 mod login;
@@ -12,6 +13,7 @@ use anyhow::{Context as _, Result};
 use understudy_control::{LoginFile, PlacedFile, Placement, Write};
 
 use self::tree::{Directory, TreeError};
+use crate::network::netlink;
 
 /// Mounted read-only by precreate.
 const PLACEMENT: &str = "run/understudy/place.json";
@@ -21,11 +23,18 @@ pub(crate) struct Arguments {}
 
 /// An error is an exit status other than 0, and then the runtime does not start the container.
 pub(crate) fn run(_arguments: &Arguments) -> Result<ExitCode> {
-    let placed = start(&Directory::root()?).context("the container is not started");
+    let placed = sealed_and_placed().context("the container is not started");
     if let Err(error) = &placed {
         tell_the_container(&format!("understudy-hook: {error:#}\n"));
     }
     placed.map(|()| ExitCode::SUCCESS)
+}
+
+/// With a user namespace Podman makes a network only now, after createRuntime, and its configuration does not always
+/// tell (`--dns=none`), so this is where it is certain that there is none.
+fn sealed_and_placed() -> Result<()> {
+    netlink::only_loopback()?;
+    start(&Directory::root()?)
 }
 
 fn start(root: &Directory) -> Result<()> {
