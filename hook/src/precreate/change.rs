@@ -23,7 +23,8 @@ pub(crate) fn apply(
     let bundle = trust::collect(&config.root(), &prepared.authority)?;
     // Gone before it is made anew: the container may have been started before.
     Record::remove(installation, &config.id)?;
-    let record = Record { prepare: Prepare { env: Default::default(), ..request }, running: None };
+    let prepare = Prepare { env: Default::default(), ..request };
+    let mut record = Record { prepare, environment: Vec::new(), running: None };
     record.save(installation)?;
     let guest = guest::write(&Record::directory(installation, &config.id), &bundle, prepared)?;
 
@@ -32,7 +33,8 @@ pub(crate) fn apply(
     let mut notes = prepared.notes.clone();
     notes.extend(bundle.notes.iter().cloned());
     notes.extend(mounts::covered(config.mounts(), &bundle.paths));
-    environment::change(process, &prepared.env, &mut notes)?;
+    record.environment = environment::change(process, &prepared.env, &mut notes)?;
+    record.save(installation)?;
     drop_capabilities(process);
     mounts::change(root(&mut document)?, installation, &guest, &bundle.paths)?;
     seccomp::close(member(&mut document, "linux")?)?;
