@@ -14,7 +14,7 @@ use crate::installation::{Installation, write_whole};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
-    /// What the sidecar was asked; asked again by a re-attach. Its `env` is left empty.
+    /// What the sidecar was asked; asked again by a re-attach. Its `env` and `args` are left empty.
     pub(crate) prepare: Prepare,
     /// The process's environment as precreate wrote it, a `fingerprint` for each entry, for createRuntime to compare;
     /// empty afterwards.

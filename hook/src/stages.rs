@@ -48,6 +48,7 @@ fn prepare(installation: &Installation, id: &ContainerId) {
         annotations: Default::default(),
         user: User { uid: 0, gid: 0 },
         env: Default::default(),
+        args: Vec::new(),
     };
     Record { prepare, environment: Vec::new(), running: None }.save(installation).unwrap();
 }

@@ -23,7 +23,7 @@ pub(crate) fn apply(
     let bundle = trust::collect(&config.root(), &prepared.authority)?;
     // Gone before it is made anew: the container may have been started before.
     Record::remove(installation, &config.id)?;
-    let prepare = Prepare { env: Default::default(), ..request };
+    let prepare = Prepare { env: Default::default(), args: Vec::new(), ..request };
     let mut record = Record { prepare, environment: Vec::new(), running: None };
     record.save(installation)?;
     let guest = guest::write(&Record::directory(installation, &config.id), &bundle, prepared)?;
@@ -120,6 +120,7 @@ mod tests {
         let tree = Tree::new();
         let mut document = tree.config().document;
         document["process"]["env"].as_array_mut().unwrap().push(json!("SECRET=real"));
+        document["process"]["args"] = json!(["sh", "-c", "use real"]);
         let config = config_of(&document);
         changed(&tree, &document);
         let record = Record::load(&tree.installation(), &config.id).unwrap().unwrap();
