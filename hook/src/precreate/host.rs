@@ -6,9 +6,12 @@ use std::cell::OnceCell;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mounted::{Mounts, Place};
+
+/// Directories of sockets are small; a larger one is somebody's data.
+const MOST_ENTRIES: usize = 4096;
 
 /// Names a file or directory however it is reached: links and bind mounts do not change it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +52,10 @@ impl Found {
 pub(crate) trait Host {
     /// None if there is no such thing.
     fn find(&self, path: &Path) -> io::Result<Option<Found>>;
+
+    /// A socket in a directory, not in those below it, on which a program listens. None if it is no directory, or not one
+    /// that may be read.
+    fn listener_in(&self, directory: &Path) -> Option<PathBuf>;
 
     /// The driver that `/proc/devices` names for a character device's major number.
     fn driver(&self, major: u32) -> Option<String>;
@@ -98,6 +105,14 @@ impl Host for Kernel {
         Ok(Some(Found { kind, ancestry, place }))
     }
 
+    fn listener_in(&self, directory: &Path) -> Option<PathBuf> {
+        let entries = fs::read_dir(directory).ok()?.take(MOST_ENTRIES).flatten();
+        entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()))
+            .map(|entry| entry.path())
+            .find(|path| is_listened_on(path))
+    }
+
     fn driver(&self, major: u32) -> Option<String> {
         let text = fs::read_to_string("/proc/devices").ok()?;
         let characters = text.split("Block devices:").next()?;
@@ -106,4 +121,15 @@ impl Host for Kernel {
             (number.parse() == Ok(major)).then(|| name.trim().to_owned())
         })
     }
+}
+
+/// A program that died leaves its socket behind, and then nothing answers. What cannot be told counts as listening.
+fn is_listened_on(path: &Path) -> bool {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let attempt = || {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &SocketAddrUnix::new(path)?)
+    };
+    !matches!(attempt(), Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT))
 }

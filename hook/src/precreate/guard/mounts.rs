@@ -106,18 +106,24 @@ fn check_source(
     let found = look(surroundings.host, source)?;
     if let Some(found) = &found {
         match found.kind {
-            Kind::Plain => {}
-            Kind::Socket => {
-                return Err(Refusal::new(
-                    format!("{} is a socket of a program on the host", shown(source)),
-                    format!("remove the mount of {}", shown(source)),
-                ));
+            Kind::Plain => {
+                if let Some(socket) = surroundings.host.listener_in(source) {
+                    return Err(socket_of_the_host(&socket, source));
+                }
             }
+            Kind::Socket => return Err(socket_of_the_host(source, source)),
             device if devices::permitted(device, surroundings.host) => return Ok(()),
             _ => return Err(devices::refused(&shown(source))),
         }
     }
     protected.check(source, found.as_ref(), surroundings)
+}
+
+fn socket_of_the_host(socket: &Path, source: &Path) -> Refusal {
+    Refusal::new(
+        format!("{} is a socket of a program on the host", shown(socket)),
+        format!("remove the mount of {}, or end that program", shown(source)),
+    )
 }
 
 fn look(host: &dyn Host, path: &Path) -> Result<Option<Found>, Refusal> {
@@ -332,6 +338,20 @@ mod tests {
         let disguised =
             json!({"destination": "/x", "type": "tmpfs", "source": "/proc", "options": ["rbind"]});
         assert!(mounted(&tree, disguised).is_err());
+    }
+
+    #[test]
+    fn a_directory_with_a_socket_that_is_listened_on_is_refused() {
+        let tree = Tree::new();
+        let directory = tree.home().join("agent");
+        fs::create_dir_all(&directory).unwrap();
+        let listener = UnixListener::bind(directory.join("agent.sock")).unwrap();
+        let refusal = bind(&tree, &directory).unwrap_err();
+        assert!(refusal.reason.contains("agent.sock is a socket"), "{refusal:?}");
+        drop(listener);
+        bind(&tree, &directory).unwrap();
+        let _datagrams = std::os::unix::net::UnixDatagram::bind(directory.join("log")).unwrap();
+        assert!(bind(&tree, &directory).is_err());
     }
 
     #[test]
