@@ -9,14 +9,16 @@ pub(crate) mod tree;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use understudy_control::{LoginFile, PlacedFile, Placement, Write};
 
 use self::tree::{Directory, TreeError};
+use crate::mounted::{Mounts, Place};
 use crate::network::netlink;
 
 /// Mounted read-only by precreate.
 const PLACEMENT: &str = "run/understudy/place.json";
+const MOUNTS: &str = "run/understudy/mounts.json";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {}
@@ -34,15 +36,33 @@ pub(crate) fn run(_arguments: &Arguments) -> Result<ExitCode> {
 /// tell (`--dns=none`), so this is where it is certain that there is none.
 fn sealed_and_placed() -> Result<()> {
     netlink::only_loopback()?;
-    start(&Directory::root()?)
+    let root = Directory::root()?;
+    let bound: Vec<Place> = read(&root, MOUNTS)?;
+    as_looked_at(&Mounts::read().context("/proc/self/mountinfo")?, &bound)?;
+    start(&root)
+}
+
+/// Precreate looked at paths, and the runtime mounted what they meant a moment later.
+fn as_looked_at(mounts: &Mounts, bound: &[Place]) -> Result<()> {
+    match mounts.first_missing(bound) {
+        None => Ok(()),
+        Some(place) => bail!(
+            "{} was put in another's place while the container started: what is mounted is not what was looked at (start \
+             it again; if that does not help, see what changes the directories that you mount)",
+            place.shown()
+        ),
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(root: &Directory, path: &str) -> Result<T> {
+    let text = root
+        .find(Path::new(path))?
+        .with_context(|| format!("/{path} is missing (run: understudy-hook doctor)"))?;
+    serde_json::from_slice(&text).with_context(|| format!("/{path} is damaged"))
 }
 
 fn start(root: &Directory) -> Result<()> {
-    let text = root
-        .find(Path::new(PLACEMENT))?
-        .with_context(|| format!("/{PLACEMENT} is missing (run: understudy-hook doctor)"))?;
-    let placement: Placement =
-        serde_json::from_slice(&text).with_context(|| format!("/{PLACEMENT} is damaged"))?;
+    let placement: Placement = read(root, PLACEMENT)?;
     let uid = rustix::process::geteuid().as_raw();
     for note in place(root, &home::of(root, uid), &placement)? {
         eprintln!("understudy-hook: {note}");

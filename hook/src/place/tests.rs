@@ -200,3 +200,13 @@ fn a_read_only_home_is_a_note_unless_the_file_is_needed() {
     rustix::mount::mount_remount(&home, again, "").unwrap();
     assert!(try_place(&root, &login("~/login.json")).is_err());
 }
+
+#[test]
+fn a_mount_of_another_directory_than_was_looked_at_stops_the_start() {
+    let mounts = Mounts::read().unwrap();
+    let seen = mounts.place(Path::new("/proc")).unwrap();
+    as_looked_at(&mounts, std::slice::from_ref(&seen)).unwrap();
+    let other = mounts.place(Path::new("/proc/1/fd")).unwrap();
+    let error = as_looked_at(&mounts, &[seen, other]).unwrap_err().to_string();
+    assert!(error.contains("/1/fd") && error.contains("start it again"), "{error}");
+}

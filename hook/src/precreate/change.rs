@@ -11,6 +11,7 @@ use understudy_control::{Prepare, Prepared};
 use super::config::Config;
 use super::{GUEST_BINARY, guard, seccomp};
 use crate::installation::Installation;
+use crate::mounted::Place;
 use crate::record::Record;
 use crate::{refusals, trust};
 
@@ -19,6 +20,7 @@ pub(crate) fn apply(
     installation: &Installation,
     request: Prepare,
     prepared: &Prepared,
+    bound: &[Place],
 ) -> Result<Value> {
     let bundle = trust::collect(&config.root(), &prepared.authority)?;
     // Gone before it is made anew: the container may have been started before.
@@ -26,7 +28,7 @@ pub(crate) fn apply(
     let prepare = Prepare { env: Default::default(), args: Vec::new(), ..request };
     let mut record = Record { prepare, environment: Vec::new(), running: None };
     record.save(installation)?;
-    let guest = guest::write(&Record::directory(installation, &config.id), &bundle, prepared)?;
+    let guest = guest::write(&Record::directory(installation, &config.id), &bundle, prepared, bound)?;
 
     let mut document = config.document.clone();
     let process = member(&mut document, "process")?;
@@ -99,7 +101,7 @@ mod tests {
 
     fn changed(tree: &Tree, document: &Value) -> Value {
         let config = config_of(document);
-        apply(&config, &tree.installation(), request(&config), &prepared()).unwrap()
+        apply(&config, &tree.installation(), request(&config), &prepared(), &[]).unwrap()
     }
 
     #[test]
@@ -126,7 +128,7 @@ mod tests {
         let record = Record::load(&tree.installation(), &config.id).unwrap().unwrap();
         assert!(record.prepare.env.is_empty());
         let directory = Record::directory(&tree.installation(), &config.id);
-        for file in ["ca.crt", "bundle.pem", "resolv.conf", "place.json"] {
+        for file in ["ca.crt", "bundle.pem", "resolv.conf", "place.json", "mounts.json"] {
             assert!(!fs::read(directory.join("guest").join(file)).unwrap().is_empty(), "{file}");
         }
         assert!(!fs::read_to_string(directory.join("record.json")).unwrap().contains("real"));

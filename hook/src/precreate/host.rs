@@ -1,14 +1,12 @@
 //! What the guard asks the host's file system.
 
-mod mounted;
-
 use std::cell::OnceCell;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use mounted::{Mounts, Place};
+use crate::mounted::{Mounts, Place};
 
 /// Directories of sockets are small; a larger one is somebody's data.
 const MOST_ENTRIES: usize = 4096;

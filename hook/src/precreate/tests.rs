@@ -159,7 +159,7 @@ impl Tree {
             private: &private,
             host: &host::Kernel::default(),
         };
-        guard::check(&config.spec, &surroundings)
+        guard::check(&config.spec, &surroundings).map(|_| ())
     }
 }
 

@@ -10,6 +10,7 @@ use understudy_control::Refusal;
 use super::super::host::{Found, Host, Kind};
 use super::protected::{Protected, Reach, all};
 use super::{Surroundings, devices, shown};
+use crate::mounted::Place;
 
 /// Kinds of mounts that bring nothing of the host with them.
 const FRESH: [&str; 7] = ["proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2"];
@@ -30,11 +31,18 @@ const STANDARD: [&str; 9] = [
     "run/secrets",
 ];
 
-pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<(), Refusal> {
+/// Answers with the places that are bound, for the placing hook to compare: a path can be made to mean something else
+/// between this and the runtime's mount, by whoever may write to a directory on the way.
+pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<Vec<Place>, Refusal> {
     let protected = Protection::new(surroundings)?;
+    let mut bound = Vec::new();
     for mount in spec.mounts().iter().flatten() {
         for source in sources(mount)? {
-            check_source(mount, &source, surroundings, &protected)?;
+            let place = check_source(mount, &source, surroundings, &protected)?;
+            // The other one is not seen inside: precreate takes it out.
+            if is_bind(mount) && mount.destination() != Path::new("/etc/resolv.conf") {
+                bound.extend(place);
+            }
         }
     }
     // Also a root file system that is a directory of the host's (--rootfs).
@@ -43,15 +51,20 @@ pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<(), 
         let found = look(surroundings.host, root)?;
         protected.check(root, found.as_ref(), surroundings)?;
     }
-    Ok(())
+    Ok(bound)
+}
+
+/// crun and runc go by the option, whatever the type.
+fn is_bind(mount: &Mount) -> bool {
+    let mut options = mount.options().iter().flatten();
+    mount.typ().as_deref() == Some("bind") || options.any(|option| option == "bind" || option == "rbind")
 }
 
 /// What a mount shows of the host.
 fn sources(mount: &Mount) -> Result<Vec<PathBuf>, Refusal> {
     let options = || mount.options().iter().flatten().map(String::as_str);
     let kind = mount.typ().as_deref().unwrap_or_default();
-    // crun and runc go by the option, whatever the type.
-    if kind == "bind" || options().any(|option| option == "bind" || option == "rbind") {
+    if is_bind(mount) {
         return Ok(mount.source().iter().cloned().collect());
     }
     if FRESH.contains(&kind) {
@@ -78,7 +91,7 @@ fn check_source(
     source: &Path,
     surroundings: &Surroundings<'_>,
     protected: &Protection,
-) -> Result<(), Refusal> {
+) -> Result<Option<Place>, Refusal> {
     if !source.is_absolute() {
         return Err(Refusal::new(
             format!("the source of the mount at {} is not absolute", shown(mount.destination())),
@@ -88,7 +101,7 @@ fn check_source(
     let own = surroundings.storage.userdata.iter().find_map(|own| source.strip_prefix(own).ok());
     if let Some(file) = own {
         if STANDARD.iter().any(|standard| file == Path::new(standard)) {
-            return Ok(());
+            return Ok(None);
         }
         if file.starts_with("secrets") {
             return Err(Refusal::new(
@@ -100,7 +113,7 @@ fn check_source(
         let upper = mount.typ().as_deref() == Some("overlay") && file.starts_with("overlay");
         let plain = file.components().all(|part| matches!(part, std::path::Component::Normal(_)));
         if upper && plain {
-            return Ok(());
+            return Ok(None);
         }
     }
     let found = look(surroundings.host, source)?;
@@ -112,11 +125,12 @@ fn check_source(
                 }
             }
             Kind::Socket => return Err(socket_of_the_host(source, source)),
-            device if devices::permitted(device, surroundings.host) => return Ok(()),
+            device if devices::permitted(device, surroundings.host) => return Ok(None),
             _ => return Err(devices::refused(&shown(source))),
         }
     }
-    protected.check(source, found.as_ref(), surroundings)
+    protected.check(source, found.as_ref(), surroundings)?;
+    Ok(found.map(|found| found.place))
 }
 
 fn socket_of_the_host(socket: &Path, source: &Path) -> Refusal {

@@ -8,19 +8,28 @@ use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 /// A path within a file system.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
     /// `major:minor`: the same for every mount of a file system, also where `st_dev` is not (btrfs).
     device: String,
     path: PathBuf,
     /// An overlay shows directories of other file systems, and says of none of its files where it comes from.
+    #[serde(skip)]
     overlay: bool,
     /// The path at which that file system is mounted.
+    #[serde(skip)]
     mount_point: PathBuf,
 }
 
 impl Place {
+    /// For messages.
+    pub(crate) fn shown(&self) -> String {
+        self.path.display().to_string()
+    }
+
     pub(crate) fn lies_in(&self, other: &Self) -> bool {
         self.device == other.device && self.path.starts_with(&other.path)
     }
@@ -32,7 +41,7 @@ impl Place {
 }
 
 #[derive(Debug)]
-pub(super) struct Mounts(Vec<Mount>);
+pub(crate) struct Mounts(Vec<Mount>);
 
 #[derive(Debug)]
 struct Mount {
@@ -43,8 +52,19 @@ struct Mount {
 }
 
 impl Mounts {
-    pub(super) fn read() -> io::Result<Self> {
+    pub(crate) fn read() -> io::Result<Self> {
         Self::parse(&fs::read("/proc/self/mountinfo")?)
+    }
+
+    /// The first of `expected` that is not mounted here, each as often as it is expected. Where each is mounted does not
+    /// matter: links in an image change that.
+    pub(crate) fn first_missing<'a>(&self, expected: &'a [Place]) -> Option<&'a Place> {
+        let mut left: Vec<&Mount> = self.0.iter().collect();
+        expected.iter().find(|place| {
+            let found =
+                left.iter().position(|mount| mount.device == place.device && mount.root == place.path);
+            found.map(|found| left.swap_remove(found)).is_none()
+        })
     }
 
     fn parse(text: &[u8]) -> io::Result<Self> {
@@ -56,7 +76,7 @@ impl Mounts {
     }
 
     /// `path` has no links in it.
-    pub(super) fn place(&self, path: &Path) -> io::Result<Place> {
+    pub(crate) fn place(&self, path: &Path) -> io::Result<Place> {
         // Of mounts at one point the last one is seen. (`max_by_key` answers with the last of equals.)
         let covering = self.0.iter().filter(|mount| path.starts_with(&mount.point));
         let mount = covering.max_by_key(|mount| mount.point.components().count());
@@ -141,6 +161,22 @@ mod tests {
         let volumes = Path::new("/srv/volumes");
         assert!(place("/srv/volumes/o/_data/x").is_of_an_overlay_below(volumes));
         assert!(!place("/srv/volumes/x/_data").is_of_an_overlay_below(volumes));
+    }
+
+    #[test]
+    fn a_mount_of_something_else_is_missed() {
+        let mounts = Mounts::parse(MOUNTS).unwrap();
+        let keys = place("/srv/volumes/x/_data");
+        assert_eq!(mounts.first_missing(&[keys.clone(), place("/mnt/twice")]), None);
+        let twice = [keys.clone(), keys];
+        assert_eq!(mounts.first_missing(&twice), Some(&twice[1]));
+        let other = [place("/home/u/.ssh")];
+        assert_eq!(mounts.first_missing(&other), Some(&other[0]));
+        let written = serde_json::to_vec(&other).unwrap();
+        assert_eq!(
+            mounts.first_missing(&serde_json::from_slice::<Vec<Place>>(&written).unwrap()).unwrap().shown(),
+            "/home/u/.ssh"
+        );
     }
 
     #[test]
