@@ -4,6 +4,8 @@ mod environment;
 mod guest;
 mod mounts;
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 use understudy_control::{Prepare, Prepared};
@@ -22,7 +24,8 @@ pub(crate) fn apply(
     prepared: &Prepared,
     bound: &[Place],
 ) -> Result<Value> {
-    let bundle = trust::collect(&config.root(), &prepared.authority)?;
+    let mounted: Vec<&Path> = config.mounts().iter().map(|mount| mount.destination().as_path()).collect();
+    let bundle = trust::collect(&config.root(), &prepared.authority, &mounted)?;
     // Gone before it is made anew: the container may have been started before.
     Record::remove(installation, &config.id)?;
     let prepare = Prepare { env: Default::default(), args: Vec::new(), ..request };
