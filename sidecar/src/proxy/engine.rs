@@ -211,6 +211,10 @@ impl ProxyHttp for Engine {
         request: &mut RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
+        // Resolving and connecting take their time: this is the last moment before anything is sent.
+        if exchange.is_revoked() {
+            return Error::e_explain(ErrorType::InternalError, "revoked");
+        }
         let Some(plan) = &exchange.plan else {
             return Error::e_explain(ErrorType::InternalError, "request without a plan");
         };
