@@ -87,6 +87,7 @@ impl Engine {
 
         let head = RequestHead {
             host: &target.host,
+            method,
             // Upstream is TLS, always verified, exactly if the container spoke TLS.
             verified_tls: downstream.tls,
             uri: &uri,
