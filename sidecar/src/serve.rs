@@ -43,7 +43,7 @@ async fn serve(directories: &Directories, configuration: Configuration, drain: D
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
 
-    let audit = Audit::stdout();
+    let audit = Audit::stdout(Arc::clone(&configuration.vault));
     let (registry, listener) = build(directories, configuration, &audit)?;
     let stop = Arc::new(AtomicBool::new(false));
     let control = {

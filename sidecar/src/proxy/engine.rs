@@ -22,7 +22,7 @@ use super::pool_key::PoolKey;
 use super::record::Exchange;
 use super::request::{Head, Target, target, written};
 use super::{Downstream, h2_limits, headers};
-use crate::audit::{Audit, path_without_values};
+use crate::audit::Audit;
 use crate::connection::Standing;
 use crate::credentials::{RequestHead, Swaps, Vault, examine};
 use crate::decide::decide;
@@ -131,9 +131,9 @@ impl ProxyHttp for Engine {
         exchange.accept(Arc::clone(downstream));
         let request = session.req_header();
         exchange.entry(|entry| {
-            entry.method = Some(request.method.as_str().chars().take(32).collect());
+            entry.method = Some(self.audit.shown(request.method.as_str(), 32));
             let path = request.uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str);
-            entry.path = Some(path_without_values(path));
+            entry.path = Some(self.audit.shown_path(path));
         });
         Ok(())
     }
