@@ -23,7 +23,7 @@ fn setup() -> Setup {
     let theme = declared("theme", "")
         .replace("api.example.com", "shop.example")
         .replace("\"x-api-key\"", "\"x-token\", \"authorization\"");
-    let gone = declared("gone", "").replace("api.example.com", "gone.example");
+    let gone = declared("gone", "prefix = \"acme_\"").replace("api.example.com", "gone.example");
     let text = [declared("key", ""), token, other, theme, gone].concat();
     let values = Values::from([("key", KEY), ("token", TOKEN), ("other", OTHER), ("theme", THEME)]);
     Setup { vault: vault(&text, &values), grants: ["key", "theme", "other"].into_iter().collect() }
@@ -160,6 +160,24 @@ fn the_table_of_reasons() {
         (api, "x-custom", "sk-ant-api03-abcdefghij0123456789".to_owned(), Reason::ForeignCredential),
         (
             "https://api.example.com/?k=AIzaSyA0123456789abcdefghijklmnop",
+            "accept",
+            "*/*".to_owned(),
+            Reason::ForeignCredential,
+        ),
+        (
+            "https://api.example.com/bot/ghp_0123456789abcdefghijABCDEFGHIJ/send",
+            "accept",
+            "*/*".to_owned(),
+            Reason::ForeignCredential,
+        ),
+        (
+            "https://gone.example/",
+            "x-custom",
+            "acme_abcdefghij0123456789".to_owned(),
+            Reason::ForeignCredential,
+        ),
+        (
+            "https://gone.example/?k=acme_abcdefghij0123456789",
             "accept",
             "*/*".to_owned(),
             Reason::ForeignCredential,
