@@ -3,6 +3,7 @@
 use std::hash::RandomState;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -42,6 +43,8 @@ pub(super) struct Engine {
     pub(super) resolver: Arc<Resolver>,
     pub(super) audit: Audit,
     pub(super) connect: Duration,
+    /// Under way at once, of one container.
+    pub(super) requests: u64,
     pub(super) hasher: RandomState,
 }
 
@@ -55,7 +58,9 @@ impl Engine {
         let Some(accepted) = &exchange.accepted else { return Err(exchange.refuse(Reason::Internal)) };
         let downstream = Arc::clone(&accepted.downstream);
         let container = &downstream.container;
-        if accepted.in_flight > h2_limits::REQUESTS_IN_FLIGHT {
+        if accepted.in_flight > h2_limits::REQUESTS_IN_FLIGHT
+            || container.counters.open_requests.load(Relaxed) > self.requests
+        {
             return Err(exchange.refuse(Reason::Overloaded));
         }
         if container.is_revoked() {
