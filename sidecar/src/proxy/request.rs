@@ -150,6 +150,12 @@ fn upgrade(head: Head<'_>) -> Result<Upgrade, Reason> {
             };
         }
     }
+    // RFC 6455 section 4.1. With a body, the two sides could differ on where the tunnel begins.
+    let bodied =
+        [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|h| head.headers.contains_key(h));
+    if found == Upgrade::WebSocket && (head.method != Method::GET || bodied) {
+        return Err(Reason::Malformed);
+    }
     Ok(found)
 }
 
