@@ -42,6 +42,11 @@ impl Downstream {
         self.received.store(true, Relaxed);
     }
 
+    /// Whether no request is under way: what an HTTP/1.1 client sends then is the head of its next one.
+    pub(super) fn is_between_requests(&self) -> bool {
+        self.in_flight.load(Relaxed) == 0
+    }
+
     /// The request, and how many are now under way on this connection.
     pub(super) fn begin(self: &Arc<Self>) -> (InFlight, usize) {
         self.requests.fetch_add(1, Relaxed);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::client::{Client, H2, nothing};
+use crate::client::{Client, H2, full, nothing, whole};
 use crate::upstream::Protocols;
 use crate::world::{HOST, TO_HOST, World};
 
@@ -175,6 +175,21 @@ async fn two_lengths_do_not_reach_an_http1_upstream() {
         assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0, "{answer:?}");
     }
     assert_eq!(world.upstream.connections(), 0);
+}
+
+/// pingora would buffer 1 MiB of head for each of a container's connections.
+#[tokio::test]
+async fn an_http1_head_beyond_the_limit_ends_the_connection() {
+    let world = World::speaking(Protocols::Plain).await;
+    let mut client = Client::plain(world.connect(TO_HOST).await).await;
+    for _ in 0..3 {
+        let request = client.request("/upload").method("POST").header("x", "y".repeat(40_000));
+        let response = client.send(request.body(full(vec![b'z'; 100_000])).unwrap()).await.unwrap();
+        assert_eq!(whole(response).await.0.status, 200);
+    }
+    let request = client.request("/hello").header("x", "y".repeat(100_000)).body(nothing()).unwrap();
+    assert!(client.send(request).await.is_err());
+    assert_eq!(world.upstream.requests(), 3);
 }
 
 /// CVE-2023-44487: opening streams and resetting them at once ends the connection.
