@@ -268,6 +268,8 @@ fn sidecar(paths: &Paths, world: &str, given: &[&str]) -> Result<Container> {
         "--annotation",
         "understudy.role=sidecar",
         "--read-only",
+        // runc of Podman 4.3 cannot mount a secret below a read-only root without it; harmless elsewhere
+        "--tmpfs=/run/secrets",
         "--cap-drop=all",
         "--security-opt=no-new-privileges",
         "--no-healthcheck",
