@@ -16,8 +16,7 @@ demo: ## a real agent in a sealed container, end to end, in a scratch place
 
 .PHONY: test
 test: packages ## all tests but the long ones, on crun and runc
-	$(CARGO) test --workspace --exclude understudy-integration-tests
-	$(CARGO) test -p understudy-integration-tests --lib --test mock
+	$(CARGO) test --workspace
 	integration-tests/images/build
 	$(MACHINE)/run-tests crun runc
 
@@ -44,7 +43,7 @@ packages:
 
 .PHONY: release
 release:
-	$(CARGO) build --release -p understudy -p understudy-hook
+	$(CARGO) build --release --workspace --bins
 
 .PHONY: image
 image: release ## the sidecar's image, localhost/understudy

@@ -64,7 +64,7 @@ enum Command {
     Poststop(StageArguments),
     /// Hook stage: gives a new sidecar every live container
     #[command(hide = true)]
-    Reattach(StageArguments),
+    Reattach(reattach::Arguments),
     /// What a refused container runs instead of its process
     #[command(hide = true)]
     Refuse(refuse::Arguments),
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
         Command::CreateRuntime(stage) => create_runtime::run(&stage.state),
         Command::Place(arguments) => place::run(&arguments),
         Command::Poststop(stage) => poststop::run(&stage.state),
-        Command::Reattach(stage) => reattach::run(&stage.state),
+        Command::Reattach(arguments) => reattach::run(&arguments),
         Command::Refuse(arguments) => Ok(refuse::run(&arguments)),
     };
     result.unwrap_or_else(|error| {

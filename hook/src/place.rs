@@ -6,6 +6,7 @@ mod login;
 mod merge;
 pub(crate) mod tree;
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -19,12 +20,15 @@ use crate::network::netlink;
 /// Mounted read-only by precreate.
 const PLACEMENT: &str = "run/understudy/place.json";
 const MOUNTS: &str = "run/understudy/mounts.json";
+/// Bytes of state at the most; a runtime's is a few hundred.
+const MAX_STATE: u64 = 1 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {}
 
 /// An error is an exit status other than 0, and then the runtime does not start the container.
 pub(crate) fn run(_arguments: &Arguments) -> Result<ExitCode> {
+    take_state(io::stdin().lock());
     let placed = sealed_and_placed().context("the container is not started");
     if let Err(error) = &placed {
         tell_the_container(&format!("understudy-hook: {error:#}\n"));
@@ -52,6 +56,12 @@ fn as_looked_at(mounts: &Mounts, bound: &[Place]) -> Result<()> {
             place.shown()
         ),
     }
+}
+
+/// crun takes it for a failure of the hook (EPIPE, "exit code: -33") when that ends before its state was read. What it
+/// says is of no use here, so an error in reading it is left.
+fn take_state(stdin: impl io::Read) {
+    let _ = io::copy(&mut stdin.take(MAX_STATE), &mut io::sink());
 }
 
 fn read<T: serde::de::DeserializeOwned>(root: &Directory, path: &str) -> Result<T> {

@@ -1,14 +1,17 @@
 //! The sidecar's own poststart stage: gives a new sidecar every container that lives.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use understudy_control::{Attach, ContainerId, Reattach, Request, SocketRole, Status};
 
+use crate::StageArguments;
 use crate::installation::Installation;
 use crate::network::netns::{Forbidden, Netns};
 use crate::network::{self, Sealed};
@@ -21,14 +24,55 @@ use crate::state::State;
 /// How long the new sidecar may take to listen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A container that cannot be given back stays as it is, without a network; the others are not held up by it.
-pub(crate) fn run(state: &Path) -> Result<ExitCode> {
-    reattach(state, io::stdin().lock()).context("reattach: running containers stay without a network")
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    stage: StageArguments,
+    /// The sidecar's first process, where the stage has left the work to a process of its own
+    #[arg(long, value_name = "PID", hide = true)]
+    sidecar: Option<i32>,
 }
 
-pub(crate) fn reattach(state: &Path, stdin: impl io::Read) -> Result<ExitCode> {
-    let installation = Installation::load(state)?;
-    let sidecar = State::read(stdin)?.process(&["created", "running", "starting"])?;
+/// A container that cannot be given back stays as it is, without a network; the others are not held up by it.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let state = &arguments.stage.state;
+    let done = match arguments.sidecar {
+        Some(sidecar) => give_back_all(state, sidecar),
+        None => reattach(state, io::stdin().lock()),
+    };
+    done.context("reattach: running containers stay without a network")
+}
+
+pub(crate) fn reattach(directory: &Path, stdin: impl io::Read) -> Result<ExitCode> {
+    let state = State::read(stdin)?;
+    let sidecar = state.process(&["creating", "created", "running", "starting"])?;
+    if state.status == "running" { give_back_all(directory, sidecar) } else { leave(directory, sidecar) }
+}
+
+/// runc before 1.2 runs poststart hooks while it creates the container: a sidecar that is waited for here would never
+/// start. A process of its own waits instead; what it has to say is in `reattach.log` in the runtime directory.
+fn leave(directory: &Path, sidecar: i32) -> Result<ExitCode> {
+    let installation = Installation::load(directory)?;
+    let log = installation.runtime.join("reattach.log");
+    let log = File::create(&log).with_context(|| format!("{} cannot be written", log.display()))?;
+    Command::new(std::env::current_exe().context("this program cannot find itself")?)
+        .arg("reattach")
+        .arg("--state")
+        .arg(directory)
+        .args(["--sidecar", &sidecar.to_string()])
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        // what a terminal sends to Podman's group is not for it
+        .process_group(0)
+        .spawn()
+        .context("no process of its own can be started")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn give_back_all(directory: &Path, sidecar: i32) -> Result<ExitCode> {
+    let installation = Installation::load(directory)?;
     let status = wait(PATIENCE, || sidecar::status(&installation))?;
     reap::run(&installation);
     let mut forbidden = Forbidden::host()?;

@@ -10,13 +10,14 @@ pub(crate) fn in_private_netns(test: &str) -> bool {
     if std::env::var_os(MARK).is_some() {
         return true;
     }
-    let output = Command::new("unshare")
-        .args(["--map-root-user", "--net", "--mount", "--"])
+    // A test that waits for what never comes fails too.
+    let output = Command::new("timeout")
+        .args(["--kill-after=5", "120", "unshare", "--map-root-user", "--net", "--mount", "--"])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(MARK, "1")
         .output()
-        .expect("unshare (util-linux) is needed");
+        .expect("timeout (coreutils) and unshare (util-linux) are needed");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success() && text.contains("1 passed"),

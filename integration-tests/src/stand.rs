@@ -36,8 +36,10 @@ pub struct Stand {
 /// Where things are.
 #[derive(Clone, Debug)]
 pub struct Paths {
-    /// The staged programs and root filesystems.
+    /// The root filesystems and downloads.
     pub cache: PathBuf,
+    /// The staged programs.
+    pub stage: PathBuf,
     /// The world's directory: log, certificate, repositories.
     pub world: PathBuf,
     /// The sidecar's configuration.
@@ -58,6 +60,7 @@ impl Paths {
         );
         Ok(Self {
             cache: variable("UNDERSTUDY_TEST_CACHE")?,
+            stage: variable("UNDERSTUDY_TEST_STAGE")?,
             world: home.join("world"),
             configuration: home.join(".config/understudy"),
             control: variable("XDG_RUNTIME_DIR")?.join("understudy/control"),
@@ -66,7 +69,7 @@ impl Paths {
 
     /// A staged program.
     pub fn program(&self, name: &str) -> PathBuf {
-        self.cache.join("bin").join(name)
+        self.stage.join("bin").join(name)
     }
 }
 
@@ -181,12 +184,12 @@ impl Stand {
 fn images(paths: &Paths) -> Result<()> {
     if podman(["image", "exists", AGENT_IMAGE])?.code != Some(0) {
         let tar = paths.cache.join("agent.tar");
-        let tar = tar.to_str().context("cache path is not UTF-8")?;
+        let tar = tar.to_str().context("a path is not UTF-8")?;
         podman(["import", "--quiet", "--change", PATH, tar, AGENT_IMAGE])?.success()?;
     }
     if podman(["image", "exists", SIDECAR_IMAGE])?.code != Some(0) {
-        let context = paths.cache.join("image");
-        let context = context.to_str().context("cache path is not UTF-8")?;
+        let context = paths.stage.join("image");
+        let context = context.to_str().context("a path is not UTF-8")?;
         podman(["build", "--quiet", "--format", "docker", "--tag", SIDECAR_IMAGE, context])?.success()?;
     }
     Ok(())
@@ -268,6 +271,8 @@ fn sidecar(paths: &Paths, world: &str, given: &[&str]) -> Result<Container> {
         "--annotation",
         "understudy.role=sidecar",
         "--read-only",
+        // runc of Podman 4.3 cannot mount a secret below a read-only root without it; harmless elsewhere
+        "--tmpfs=/run/secrets",
         "--cap-drop=all",
         "--security-opt=no-new-privileges",
         "--no-healthcheck",

@@ -78,9 +78,12 @@ fn a_first_process_in_a_namespace_of_its_own_making_is_not_re_attached() {
     let inner = "ip link set lo up; echo moved; exec sleep infinity";
     let command = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", inner];
     let container = Agent::generic().start(&command).unwrap();
+    let other = Agent::generic().start(&["sleep", "infinity"]).unwrap();
     until("its move", || Ok(container.logs()?.contains("moved"))).unwrap();
     stand.kill_sidecar();
     stand.start_sidecar().unwrap();
+    // re-attaching may go on after the start; one that may be given back shows that it took place
+    until("the other's network", || Ok(works(&other))).unwrap();
     // `podman exec` cannot enter it any more; its owner can still look
     let file = format!("/proc/{}/net/tcp", container.pid().unwrap());
     let sockets = podman(["unshare", "cat", &file]).unwrap().success().unwrap();

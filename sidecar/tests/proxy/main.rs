@@ -1,8 +1,10 @@
 //! The whole way of a connection over loopback: a real client, our accept loop, TLS on both sides, a real upstream.
 //! Only the original destination is stated, as redirecting takes a network namespace.
 
+// Helpers of tests, too: a fault in one is a failed test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod audit;
 mod client;
 mod hostile;
 mod pool;

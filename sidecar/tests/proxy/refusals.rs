@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use crate::client::{Client, H1, H2, full, nothing, tls, whole};
 use crate::upstream::Protocols;
 use crate::world::*;
@@ -162,6 +164,25 @@ async fn a_refusal_is_readable_after_an_upload() {
     }
 }
 
+/// The same for a client that goes on writing after it has read the refusal: it is not cut off in the middle.
+#[tokio::test]
+async fn an_upload_to_a_refused_host_can_be_finished() {
+    let world = World::new().await;
+    let mut stream = world.connect(TO_SINK).await;
+    let head = "POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 600000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await.unwrap();
+    assert_eq!(&status, b"HTTP/1.1 403");
+    for _ in 0..600 {
+        stream.write_all(&[b'x'; 1000]).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await.unwrap();
+    assert!(String::from_utf8_lossy(&rest).contains("reason: host-not-allowed"));
+}
+
 #[tokio::test]
 async fn a_client_that_offers_no_protocol_of_ours_is_told_so() {
     let world = World::new().await;
@@ -190,7 +211,35 @@ async fn too_many_connections_are_closed_at_once() {
     let _held = [world.connect(TO_HOST).await, world.connect(TO_HOST).await];
     let mut third = world.connect(TO_HOST).await;
     let mut byte = [0];
-    let read = tokio::io::AsyncReadExt::read(&mut third, &mut byte).await;
+    let read = third.read(&mut byte).await;
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
     assert_eq!(world.only_line().await["reason"], "overloaded");
+}
+
+/// Each can take an upstream connection, and descriptors are there for all containers.
+#[tokio::test]
+async fn too_many_requests_are_refused_over_all_connections_of_a_container() {
+    let silent = [127, 0, 0, 2];
+    let mut options = Options { addresses: vec![silent.into()], ..Options::default() };
+    options.limits.requests = 3;
+    let world = World::with(options).await;
+    let _gate =
+        tokio::net::TcpListener::bind((std::net::Ipv4Addr::from(silent), world.upstream.port())).await;
+    for alpn in [H2, H1, H2] {
+        let mut client = Client::new(&world, alpn).await;
+        let request = client.request("/hello").body(nothing()).unwrap();
+        tokio::spawn(async move { client.send(request).await.map(drop) });
+    }
+    let counters = &world.container.counters;
+    while counters.open_requests.load(std::sync::atomic::Ordering::Relaxed) < 3 {
+        tokio::task::yield_now().await;
+    }
+    let (head, _) = Client::new(&world, H1).await.get("/hello").await;
+    assert_eq!(
+        (head.status.as_u16(), head.headers["x-understudy-reason"].to_str().unwrap()),
+        (429, "overloaded")
+    );
+    while counters.open_requests.load(std::sync::atomic::Ordering::Relaxed) > 3 {
+        tokio::task::yield_now().await;
+    }
 }
