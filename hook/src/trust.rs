@@ -59,7 +59,7 @@ pub(crate) fn collect(root: &Path, authority: &str, mounted: &[&Path]) -> Result
             {
                 notes.push(format!(
                     "{path} of the image leads to {}, where something is mounted, and is left out",
-                    seen.real.display()
+                    seen.real.display().to_string().replace(char::is_control, "?")
                 ));
             }
             Ok(Some(Seen { bytes, .. })) => {

@@ -53,13 +53,18 @@ fn report(state: &Path, container: Option<&str>) -> Result<(String, bool)> {
     }
     // Whoever asks wants to know of the last start, whichever stage stopped it.
     all.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
-    let text: String = all.into_iter().map(|(_, text)| text).collect();
+    let text: String = all.into_iter().map(|(_, text)| printable(&text)).collect();
     if text.is_empty() {
         let whom =
             container.map_or("no container".to_owned(), |container| format!("no container {container:?}"));
         return Ok((format!("{whom} was refused since the last boot\n"), container.is_none()));
     }
     Ok((text, true))
+}
+
+/// Names of files and users in an image are the attacker's, and so could be what they make a terminal do.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
 }
 
 fn shown(note: &Note, now: u64) -> String {
@@ -118,10 +123,11 @@ mod tests {
         let id: ContainerId = "ab".repeat(32).parse().unwrap();
         refusals::note(&installation, &id, None, &Refusal::new("older", "x")).unwrap();
         let said = refusals::said_by_hooks(&installation, &id).unwrap();
-        std::fs::write(&said, "newer\n").unwrap();
+        std::fs::write(&said, "newer\x1b]0;evil\x07\n").unwrap();
         let later = SystemTime::now() + std::time::Duration::from_secs(60);
         std::fs::File::open(&said).unwrap().set_modified(later).unwrap();
         let (text, _) = report(&installation.state, None).unwrap();
+        assert!(!text.contains(['\x1b', '\x07']), "{text:?}");
         assert!(text.find("newer").unwrap() < text.find("older").unwrap(), "{text}");
     }
 
