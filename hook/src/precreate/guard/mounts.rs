@@ -50,6 +50,7 @@ pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<Vec<
     if !root.starts_with(&surroundings.storage.graph_root) {
         let found = look(surroundings.host, root)?;
         protected.check(root, found.as_ref(), surroundings)?;
+        bound.extend(found.map(|found| found.place));
     }
     Ok(bound)
 }
