@@ -6,7 +6,7 @@ mod login;
 mod merge;
 pub(crate) mod tree;
 
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 

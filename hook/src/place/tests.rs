@@ -211,6 +211,6 @@ fn the_state_is_read_to_its_end() {
         }
     }
     let ended = std::cell::Cell::new(false);
-    super::take_state(Counting(&[b' '; 100_000], &ended));
+    take_state(Counting(&[b' '; 100_000], &ended));
     assert!(ended.get());
 }
