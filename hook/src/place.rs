@@ -1,11 +1,12 @@
-//! The startContainer stage: places files inside the container, as its own user, among files that may be hostile.
+//! The startContainer stage: places files inside the container, as its own user, among files that may be hostile, once
+//! nothing can add a network any more.
 
 mod home;
 mod login;
 mod merge;
 pub(crate) mod tree;
 
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,6 +14,7 @@ use anyhow::{Context as _, Result};
 use understudy_control::{LoginFile, PlacedFile, Placement, Write};
 
 use self::tree::{Directory, TreeError};
+use crate::network::netlink;
 
 /// Mounted read-only by precreate.
 const PLACEMENT: &str = "run/understudy/place.json";
@@ -25,7 +27,7 @@ pub(crate) struct Arguments {}
 /// An error is an exit status other than 0, and then the runtime does not start the container.
 pub(crate) fn run(_arguments: &Arguments) -> Result<ExitCode> {
     take_state(io::stdin().lock());
-    let placed = start(&Directory::root()?).context("the container is not started");
+    let placed = sealed_and_placed().context("the container is not started");
     if let Err(error) = &placed {
         tell_the_container(&format!("understudy-hook: {error:#}\n"));
     }
@@ -36,6 +38,13 @@ pub(crate) fn run(_arguments: &Arguments) -> Result<ExitCode> {
 /// says is of no use here, so an error in reading it is left.
 fn take_state(stdin: impl io::Read) {
     let _ = io::copy(&mut stdin.take(MAX_STATE), &mut io::sink());
+}
+
+/// With a user namespace Podman makes a network only now, after createRuntime, and its configuration does not always
+/// tell (`--dns=none`), so this is where it is certain that there is none.
+fn sealed_and_placed() -> Result<()> {
+    netlink::only_loopback()?;
+    start(&Directory::root()?)
 }
 
 fn start(root: &Directory) -> Result<()> {

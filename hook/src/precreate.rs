@@ -87,7 +87,12 @@ fn permitted(
     let private = sidecar::remembered_mounts(installation).map_err(|error| failed(&error))?;
     guard::check(
         &config.spec,
-        &guard::Surroundings { installation, storage: &storage, private: &private, host: &host::Kernel },
+        &guard::Surroundings {
+            installation,
+            storage: &storage,
+            private: &private,
+            host: &host::Kernel::default(),
+        },
     )?;
     let request = prepare::request(config, origin, asked);
     let prepared = prepare::ask(installation, request.clone())?;

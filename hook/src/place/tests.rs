@@ -204,13 +204,13 @@ fn a_read_only_home_is_a_note_unless_the_file_is_needed() {
 #[test]
 fn the_state_is_read_to_its_end() {
     struct Counting<'a>(&'a [u8], &'a std::cell::Cell<bool>);
-    impl std::io::Read for Counting<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+    impl io::Read for Counting<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             self.1.set(self.0.is_empty());
-            std::io::Read::read(&mut self.0, buffer)
+            io::Read::read(&mut self.0, buffer)
         }
     }
     let ended = std::cell::Cell::new(false);
-    super::take_state(Counting(&[b' '; 100_000], &ended));
+    take_state(Counting(&[b' '; 100_000], &ended));
     assert!(ended.get());
 }

@@ -23,7 +23,8 @@ pub(crate) fn apply(
     let bundle = trust::collect(&config.root(), &prepared.authority)?;
     // Gone before it is made anew: the container may have been started before.
     Record::remove(installation, &config.id)?;
-    let record = Record { prepare: Prepare { env: Default::default(), ..request }, running: None };
+    let prepare = Prepare { env: Default::default(), args: Vec::new(), ..request };
+    let mut record = Record { prepare, environment: Vec::new(), running: None };
     record.save(installation)?;
     let guest = guest::write(&Record::directory(installation, &config.id), &bundle, prepared)?;
 
@@ -32,7 +33,8 @@ pub(crate) fn apply(
     let mut notes = prepared.notes.clone();
     notes.extend(bundle.notes.iter().cloned());
     notes.extend(mounts::covered(config.mounts(), &bundle.paths));
-    environment::change(process, &prepared.env, &mut notes)?;
+    record.environment = environment::change(process, &prepared.env, &mut notes)?;
+    record.save(installation)?;
     drop_capabilities(process);
     mounts::change(root(&mut document)?, installation, &guest, &bundle.paths)?;
     seccomp::close(member(&mut document, "linux")?)?;
@@ -118,6 +120,7 @@ mod tests {
         let tree = Tree::new();
         let mut document = tree.config().document;
         document["process"]["env"].as_array_mut().unwrap().push(json!("SECRET=real"));
+        document["process"]["args"] = json!(["sh", "-c", "use real"]);
         let config = config_of(&document);
         changed(&tree, &document);
         let record = Record::load(&tree.installation(), &config.id).unwrap().unwrap();

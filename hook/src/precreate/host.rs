@@ -1,9 +1,14 @@
 //! What the guard asks the host's file system.
 
+mod mounted;
+
+use std::cell::OnceCell;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+
+use mounted::{Mounts, Place};
 
 /// Names a file or directory however it is reached: links and bind mounts do not change it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +31,8 @@ pub(crate) struct Found {
     pub(crate) kind: Kind,
     /// Of the thing itself, then of its parents, up to the root.
     pub(crate) ancestry: Vec<Identity>,
+    /// Where it lies in its own file system, which is another place than its path says below a bind mount.
+    pub(crate) place: Place,
 }
 
 impl Found {
@@ -35,6 +42,7 @@ impl Found {
 
     pub(crate) fn lies_in(&self, other: &Found) -> bool {
         other.ancestry.first().is_some_and(|identity| self.ancestry.contains(identity))
+            || self.place.lies_in(&other.place)
     }
 }
 
@@ -46,7 +54,21 @@ pub(crate) trait Host {
     fn driver(&self, major: u32) -> Option<String>;
 }
 
-pub(crate) struct Kernel;
+/// Its mounts are read once.
+#[derive(Default)]
+pub(crate) struct Kernel(OnceCell<Mounts>);
+
+impl Kernel {
+    fn mounts(&self) -> io::Result<&Mounts> {
+        match self.0.get() {
+            Some(mounts) => Ok(mounts),
+            None => {
+                let read = Mounts::read()?;
+                Ok(self.0.get_or_init(|| read))
+            }
+        }
+    }
+}
 
 impl Host for Kernel {
     fn find(&self, path: &Path) -> io::Result<Option<Found>> {
@@ -72,7 +94,8 @@ impl Host for Kernel {
                 Ok(Identity { device: metadata.dev(), inode: metadata.ino() })
             })
             .collect::<io::Result<_>>()?;
-        Ok(Some(Found { kind, ancestry }))
+        let place = self.mounts()?.place(&real)?;
+        Ok(Some(Found { kind, ancestry, place }))
     }
 
     fn driver(&self, major: u32) -> Option<String> {

@@ -157,7 +157,7 @@ impl Tree {
             installation: &installation,
             storage: &storage,
             private: &private,
-            host: &host::Kernel,
+            host: &host::Kernel::default(),
         };
         guard::check(&config.spec, &surroundings)
     }

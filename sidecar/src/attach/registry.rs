@@ -344,6 +344,7 @@ mod tests {
             annotations: BTreeMap::from([("understudy.harness".to_owned(), "generic".to_owned())]),
             user: User { uid: 0, gid: 0 },
             env: BTreeMap::new(),
+            args: Vec::new(),
         }
     }
 

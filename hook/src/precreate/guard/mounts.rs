@@ -135,6 +135,8 @@ struct Protection {
     present: Vec<(Protected, Found)>,
     /// Named volumes live in Podman's storage and are the user's own.
     volumes: Option<Found>,
+    /// The same, without links in it.
+    volumes_path: PathBuf,
     graphics: Option<Found>,
     devices: Option<Found>,
 }
@@ -152,9 +154,12 @@ impl Protection {
                 Err(error) => return Err(unexamined(&protected.path, &error)),
             }
         }
+        let volumes = surroundings.storage.graph_root.join("volumes");
         Ok(Self {
             present,
-            volumes: look(surroundings.host, &surroundings.storage.graph_root.join("volumes"))?,
+            volumes: look(surroundings.host, &volumes)?,
+            // Where there are none, none can be mounted.
+            volumes_path: std::fs::canonicalize(&volumes).unwrap_or(volumes),
             graphics: look(surroundings.host, Path::new("/dev/dri"))?,
             devices: look(surroundings.host, Path::new("/dev"))?,
         })
@@ -172,6 +177,13 @@ impl Protection {
                 format!("make {} first, or remove the mount", shown(source)),
             ));
         };
+        // `podman volume create --opt type=overlay`: what it shows cannot be told.
+        if found.place.is_of_an_overlay_below(&self.volumes_path) {
+            return Err(Refusal::new(
+                format!("{} is a volume of type overlay, and what it shows cannot be told", shown(source)),
+                "mount the directory itself, with :O for an overlay of it",
+            ));
+        }
         let in_volume = self.volumes.as_ref().is_some_and(|all| found.lies_in(all) && !found.is(all));
         for (protected, target) in &self.present {
             if in_volume && protected.path == surroundings.storage.graph_root {
