@@ -132,9 +132,13 @@ impl Registry {
     /// Ends one container's connections and grants, also for its later starts.
     pub fn revoke(&self, wanted: &str) -> Result<(), Refusal> {
         let known = self.known();
-        let mut matching = known.iter().filter(|(id, entry)| {
-            entry.name() == Some(wanted) || (!wanted.is_empty() && id.as_str().starts_with(wanted))
-        });
+        // A name that is meant exactly must not be held up by an id that happens to begin like it.
+        let exact = known.iter().find(|(id, entry)| entry.name() == Some(wanted) || id.as_str() == wanted);
+        let begins = |id: &ContainerId| !wanted.is_empty() && id.as_str().starts_with(wanted);
+        let mut matching: Box<dyn Iterator<Item = _>> = match exact {
+            Some(one) => Box::new(std::iter::once(one)),
+            None => Box::new(known.iter().filter(|(id, _)| begins(id))),
+        };
         let listing = "list the containers with: understudy status";
         let (id, entry) = match (matching.next(), matching.next()) {
             (Some(one), None) => one,
@@ -446,6 +450,12 @@ mod tests {
             assert!(stand.registry.revoke(wanted).is_err(), "{wanted:?}");
         }
         stand.registry.revoke("aaaa").unwrap();
+        assert!(stand.registry.prepare(prepare("b", "two")).is_ok());
+
+        // The name of one is how the id of another begins.
+        stand.registry.prepare(prepare("c", "bbb")).unwrap();
+        stand.registry.revoke("bbb").unwrap();
+        assert!(stand.registry.prepare(prepare("c", "bbb")).is_err());
         assert!(stand.registry.prepare(prepare("b", "two")).is_ok());
     }
 

@@ -51,7 +51,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1024,
-            requests: 1024,
+            requests: 512,
             first_bytes: Duration::from_secs(10),
             handshake: Duration::from_secs(10),
             connect: Duration::from_secs(10),

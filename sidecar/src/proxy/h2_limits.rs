@@ -22,6 +22,6 @@ pub(super) fn options() -> H2Options {
         // that each stream can fill while the container does not. Loopback needs no more for its full speed.
         .initial_window_size(256 << 10)
         .initial_connection_window_size(1 << 20)
-        .max_send_buffer_size(256 << 10);
+        .max_send_buffer_size(128 << 10);
     options
 }
