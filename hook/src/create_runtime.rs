@@ -1,5 +1,7 @@
 //! The createRuntime stage: seals the container's network namespace and hands its sockets to the sidecar.
 
+mod environment;
+
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -32,11 +34,13 @@ pub(crate) fn attach(state: &Path, stdin: impl io::Read) -> Result<()> {
         None => bail!("it was never prepared: the precreate hook did not run (run: understudy-hook doctor)"),
     };
 
+    environment::unchanged(&record.environment, &container.bundle)?;
     let netns = Netns::of_container(&process, &Forbidden::host()?)?;
     let Sealed { sockets, netns: sealed } = network::seal(&netns, None, &installation.nft)?;
     let attach = Attach { id: container.id, netns: sealed, sockets: SocketRole::ALL.to_vec() };
     sidecar::hand_over(&installation, &netns, Request::Attach(attach), &sockets.descriptors())?;
     let (pid, start_time) = (process.pid(), process.start_time());
     record.running = Some(Running { pid, start_time, netns: sealed });
+    record.environment.clear();
     record.save(&installation)
 }

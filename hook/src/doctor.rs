@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
+use crate::install::layout::Scope;
 use crate::installation::Installation;
 use crate::sidecar;
 
@@ -58,7 +59,7 @@ impl Check {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let state = match &arguments.state {
         Some(state) => state.clone(),
-        None => default_state()?,
+        None => Scope::of_caller().layout()?.state,
     };
     if arguments.inside {
         inside::run(&Installation::load(&state)?.nft)?;
@@ -113,14 +114,6 @@ fn sidecar_check(installation: &Installation) -> Check {
 }
 
 /// As docs/life-of-a-container.md has it.
-fn default_state() -> Result<PathBuf> {
-    if rustix::process::geteuid().is_root() {
-        return Ok(PathBuf::from("/var/lib/understudy"));
-    }
-    let home = home().context("HOME is not set (or name the state directory: --state DIR)")?;
-    Ok(home.join(".local/share/understudy"))
-}
-
 fn home() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
 }

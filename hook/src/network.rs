@@ -1,6 +1,6 @@
 //! A container's network namespace: found, entered, and redirected to sockets that the sidecar will hold.
 
-mod netlink;
+pub(crate) mod netlink;
 pub(crate) mod netns;
 pub(crate) mod nft;
 pub(crate) mod ruleset;
@@ -42,8 +42,10 @@ pub(crate) fn seal(netns: &Netns, expected: Option<NetnsId>, nft: &Path) -> Resu
     })
 }
 
-/// The sockets, in the calling thread's network namespace.
+/// The sockets, in the calling thread's network namespace. It must have nothing but `lo`. (With a user namespace Podman
+/// may still add a network later: `place` looks again.)
 pub(crate) fn prepare(expected_cookie: Option<u64>) -> Result<Sockets> {
+    netlink::only_loopback()?;
     netlink::loopback_up()?;
     sockets::enable_ipv6()?;
     let sockets = Sockets::bind()?;

@@ -1,39 +1,78 @@
-//! The startContainer stage: places files inside the container, as its own user, among files that may be hostile.
+//! The startContainer stage: places files inside the container, as its own user, among files that may be hostile, once
+//! nothing can add a network any more.
 
 mod home;
 mod login;
 mod merge;
 pub(crate) mod tree;
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use understudy_control::{LoginFile, PlacedFile, Placement, Write};
 
 use self::tree::{Directory, TreeError};
+use crate::mounted::{Mounts, Place};
+use crate::network::netlink;
 
 /// Mounted read-only by precreate.
 const PLACEMENT: &str = "run/understudy/place.json";
+const MOUNTS: &str = "run/understudy/mounts.json";
+/// Bytes of state at the most; a runtime's is a few hundred.
+const MAX_STATE: u64 = 1 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {}
 
 /// An error is an exit status other than 0, and then the runtime does not start the container.
 pub(crate) fn run(_arguments: &Arguments) -> Result<ExitCode> {
-    let placed = start(&Directory::root()?).context("the container is not started");
+    take_state(io::stdin().lock());
+    let placed = sealed_and_placed().context("the container is not started");
     if let Err(error) = &placed {
         tell_the_container(&format!("understudy-hook: {error:#}\n"));
     }
     placed.map(|()| ExitCode::SUCCESS)
 }
 
-fn start(root: &Directory) -> Result<()> {
+/// With a user namespace Podman makes a network only now, after createRuntime, and its configuration does not always
+/// tell (`--dns=none`), so this is where it is certain that there is none.
+fn sealed_and_placed() -> Result<()> {
+    netlink::only_loopback()?;
+    let root = Directory::root()?;
+    let bound: Vec<Place> = read(&root, MOUNTS)?;
+    as_looked_at(&Mounts::read().context("/proc/self/mountinfo")?, &bound)?;
+    start(&root)
+}
+
+/// Precreate looked at paths, and the runtime mounted what they meant a moment later.
+fn as_looked_at(mounts: &Mounts, bound: &[Place]) -> Result<()> {
+    match mounts.first_missing(bound) {
+        None => Ok(()),
+        Some(place) => bail!(
+            "{} was put in another's place while the container started: what is mounted is not what was looked at (start \
+             it again; if that does not help, see what changes the directories that you mount)",
+            place.shown()
+        ),
+    }
+}
+
+/// crun takes it for a failure of the hook (EPIPE, "exit code: -33") when that ends before its state was read. What it
+/// says is of no use here, so an error in reading it is left.
+fn take_state(stdin: impl io::Read) {
+    let _ = io::copy(&mut stdin.take(MAX_STATE), &mut io::sink());
+}
+
+fn read<T: serde::de::DeserializeOwned>(root: &Directory, path: &str) -> Result<T> {
     let text = root
-        .find(Path::new(PLACEMENT))?
-        .with_context(|| format!("/{PLACEMENT} is missing (run: understudy-hook doctor)"))?;
-    let placement: Placement =
-        serde_json::from_slice(&text).with_context(|| format!("/{PLACEMENT} is damaged"))?;
+        .find(Path::new(path))?
+        .with_context(|| format!("/{path} is missing (run: understudy-hook doctor)"))?;
+    serde_json::from_slice(&text).with_context(|| format!("/{path} is damaged"))
+}
+
+fn start(root: &Directory) -> Result<()> {
+    let placement: Placement = read(root, PLACEMENT)?;
     let uid = rustix::process::geteuid().as_raw();
     for note in place(root, &home::of(root, uid), &placement)? {
         eprintln!("understudy-hook: {note}");

@@ -85,13 +85,18 @@ fn permitted(
         return Ok(config.document.clone());
     }
     let private = sidecar::remembered_mounts(installation).map_err(|error| failed(&error))?;
-    guard::check(
+    let bound = guard::check(
         &config.spec,
-        &guard::Surroundings { installation, storage: &storage, private: &private, host: &host::Kernel },
+        &guard::Surroundings {
+            installation,
+            storage: &storage,
+            private: &private,
+            host: &host::Kernel::default(),
+        },
     )?;
     let request = prepare::request(config, origin, asked);
     let prepared = prepare::ask(installation, request.clone())?;
-    change::apply(config, installation, request, &prepared).map_err(|error| failed(&error))
+    change::apply(config, installation, request, &prepared, &bound).map_err(|error| failed(&error))
 }
 
 /// Something of our own went wrong: also a refusal, and told like one.

@@ -1,6 +1,7 @@
 //! `containers/<id>/record.json`: what a container was prepared with and where it runs, for the later stages.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
@@ -13,8 +14,12 @@ use crate::installation::{Installation, write_whole};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
-    /// What the sidecar was asked; asked again by a re-attach. Its `env` is left empty.
+    /// What the sidecar was asked; asked again by a re-attach. Its `env` and `args` are left empty.
     pub(crate) prepare: Prepare,
+    /// The process's environment as precreate wrote it, a `fingerprint` for each entry, for createRuntime to compare;
+    /// empty afterwards.
+    #[serde(default)]
+    pub(crate) environment: Vec<u64>,
     /// Set by createRuntime.
     pub(crate) running: Option<Running>,
 }
@@ -27,6 +32,13 @@ pub(crate) struct Running {
     /// Field 22 of proc_pid_stat(5), in clock ticks since boot: tells a process from a later one with its number.
     pub(crate) start_time: u64,
     pub(crate) netns: NetnsId,
+}
+
+/// Tells entries of an environment apart without keeping them. Nobody who could look for a collision chooses both.
+pub(crate) fn fingerprint(entry: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    entry.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Record {

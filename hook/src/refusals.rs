@@ -82,14 +82,24 @@ pub(crate) fn all(installation: &Installation) -> Vec<Note> {
     notes
 }
 
-/// What hooks said, by container id, newest first; those that said nothing are left out.
-pub(crate) fn said(installation: &Installation) -> Vec<(String, String)> {
+/// What hooks of one container said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// Seconds since 1970, of the last word.
+    pub(crate) time: u64,
+    pub(crate) id: String,
+    pub(crate) text: String,
+}
+
+/// Newest first; those that said nothing are left out.
+pub(crate) fn said(installation: &Installation) -> Vec<Said> {
     files(&installation.refusals(), "stderr")
         .into_iter()
-        .filter_map(|(_, path)| {
-            let said = String::from_utf8_lossy(&fs::read(&path).ok()?).trim().to_owned();
-            (!said.is_empty()).then_some(())?;
-            Some((path.file_stem()?.to_str()?.to_owned(), said))
+        .filter_map(|(time, path)| {
+            let text = String::from_utf8_lossy(&fs::read(&path).ok()?).trim().to_owned();
+            (!text.is_empty()).then_some(())?;
+            let time = time.duration_since(UNIX_EPOCH).ok()?.as_secs();
+            Some(Said { time, id: path.file_stem()?.to_str()?.to_owned(), text })
         })
         .collect()
 }
@@ -152,7 +162,12 @@ mod tests {
         let installation = installation(dir.path());
         let path = said_by_hooks(&installation, &id(1)).unwrap();
         fs::write(&path, "place: no home\n").unwrap();
-        assert_eq!(said(&installation), [(id(1).to_string(), "place: no home".to_owned())]);
+        let all = said(&installation);
+        assert_eq!(
+            (all.len(), all[0].id.as_str(), all[0].text.as_str()),
+            (1, id(1).as_str(), "place: no home")
+        );
+        assert!(all[0].time > 0);
         said_by_hooks(&installation, &id(1)).unwrap();
         assert!(said(&installation).is_empty());
     }

@@ -48,8 +48,9 @@ fn prepare(installation: &Installation, id: &ContainerId) {
         annotations: Default::default(),
         user: User { uid: 0, gid: 0 },
         env: Default::default(),
+        args: Vec::new(),
     };
-    Record { prepare, running: None }.save(installation).unwrap();
+    Record { prepare, environment: Vec::new(), running: None }.save(installation).unwrap();
 }
 
 fn running(installation: &Installation, id: &ContainerId) -> Option<crate::record::Running> {
@@ -57,8 +58,20 @@ fn running(installation: &Installation, id: &ContainerId) -> Option<crate::recor
 }
 
 fn state(id: &ContainerId, status: &str, pid: i32) -> Vec<u8> {
-    format!(r#"{{"ociVersion":"1.0","id":"{id}","status":"{status}","pid":{pid},"bundle":"/b"}}"#)
+    let bundle = bundle().display();
+    format!(r#"{{"ociVersion":"1.0","id":"{id}","status":"{status}","pid":{pid},"bundle":"{bundle}"}}"#)
         .into_bytes()
+}
+
+/// A bundle whose process has no environment, as was prepared.
+fn bundle() -> &'static Path {
+    static BUNDLE: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
+    let made = BUNDLE.get_or_init(|| {
+        let bundle = tempfile::tempdir().unwrap();
+        fs::write(bundle.path().join("config.json"), r#"{"process":{"env":[]}}"#).unwrap();
+        bundle
+    });
+    made.path()
 }
 
 /// Answers `questions` questions and gives back what it was asked.
@@ -175,12 +188,30 @@ fn create_runtime_fails_without_record_sidecar_consent_process_or_namespace() {
 }
 
 #[test]
+fn an_environment_that_was_changed_after_precreate_is_not_attached() {
+    if !in_private_netns("stages::an_environment_that_was_changed_after_precreate_is_not_attached") {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let installation = install(scratch.path());
+    let container = Neighbour::start();
+    prepare(&installation, &id('a'));
+    let changed = tempfile::tempdir().unwrap();
+    fs::write(changed.path().join("config.json"), r#"{"process":{"env":["KEY=real"]}}"#).unwrap();
+    let state = String::from_utf8(state(&id('a'), "created", container.pid())).unwrap();
+    let state = state.replace(bundle().to_str().unwrap(), changed.path().to_str().unwrap());
+    let error = create_runtime::attach(&installation.state, state.as_bytes()).unwrap_err().to_string();
+    assert!(error.contains("KEY") && !error.contains("real"), "{error}");
+    assert_eq!(running(&installation, &id('a')), None);
+}
+
+#[test]
 fn the_sidecars_own_container_passes_untouched() {
     let scratch = tempfile::tempdir().unwrap();
     let installation = install(scratch.path());
     let own = id('a');
     let state = format!(
-        r#"{{"id":"{own}","status":"created","pid":{},"annotations":{{"understudy.role":"sidecar"}}}}"#,
+        r#"{{"id":"{own}","status":"created","bundle":"/b","pid":{},"annotations":{{"understudy.role":"sidecar"}}}}"#,
         std::process::id()
     );
     create_runtime::attach(&installation.state, state.as_bytes()).unwrap();

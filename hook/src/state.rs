@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
@@ -18,6 +19,8 @@ pub(crate) struct State {
     #[serde(default)]
     pub(crate) pid: Option<i32>,
     pub(crate) status: String,
+    /// The directory of the configuration that the runtime reads.
+    pub(crate) bundle: PathBuf,
     #[serde(default)]
     annotations: BTreeMap<String, String>,
 }
@@ -33,9 +36,11 @@ impl State {
         serde_json::from_slice(&bytes).context("the container's state on stdin is not an OCI state")
     }
 
-    /// Whether it asks to be the sidecar. Whether it may is for precreate, which knows its image.
+    /// Whether it asks to be the sidecar, also by the `KEY/NAME` that `podman kube generate` makes of the key. Whether it
+    /// may is for precreate, which knows its image.
     pub(crate) fn is_sidecar(&self) -> bool {
-        self.annotations.get(annotation::ROLE).is_some_and(|role| role == annotation::SIDECAR)
+        let is_role = |key: &str| key.split('/').next() == Some(annotation::ROLE);
+        self.annotations.iter().any(|(key, role)| is_role(key) && role == annotation::SIDECAR)
     }
 
     /// The process of a container whose status is one of `expected`.
@@ -67,7 +72,13 @@ mod tests {
         let runc = state(r#""pid":7,"bundle":"/b","status":"creating""#).unwrap();
         assert_eq!(runc.process(&["created", "creating"]).unwrap(), 7);
         assert!(!runc.is_sidecar());
-        assert!(state(r#""status":"x","annotations":{"understudy.role":"sidecar"}"#).unwrap().is_sidecar());
+        assert!(
+            state(r#""bundle":"/b","status":"x","annotations":{"understudy.role":"sidecar"}"#)
+                .unwrap()
+                .is_sidecar()
+        );
+        let generated = r#""bundle":"/b","status":"x","annotations":{"understudy.role/proxy":"sidecar"}"#;
+        assert!(state(generated).unwrap().is_sidecar());
         let podman = state(r#""status":"stopped","bundle":"/b""#).unwrap();
         assert_eq!(podman.pid, None);
     }
@@ -91,10 +102,10 @@ mod tests {
     #[test]
     fn a_process_needs_a_number_and_the_right_status() {
         for bad in [
-            r#""pid":0,"status":"created""#,
-            r#""pid":-1,"status":"created""#,
-            r#""status":"created""#,
-            r#""pid":7,"status":"running""#,
+            r#""bundle":"/b","pid":0,"status":"created""#,
+            r#""bundle":"/b","pid":-1,"status":"created""#,
+            r#""bundle":"/b","status":"created""#,
+            r#""bundle":"/b","pid":7,"status":"running""#,
         ] {
             assert!(state(bad).unwrap().process(&["created"]).is_err(), "{bad}");
         }

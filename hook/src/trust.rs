@@ -9,6 +9,8 @@ use base64::Engine as _;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
+use rooted::Seen;
+
 /// Where distributions keep their bundle: Debian, Alpine, Arch; Fedora and its kin; openSUSE; NixOS.
 const PATHS: [&str; 11] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -38,8 +40,9 @@ pub(crate) struct Bundle {
     pub(crate) notes: Vec<String>,
 }
 
-/// `root` is the container's root, which is hostile; `authority` is what the sidecar gave.
-pub(crate) fn collect(root: &Path, authority: &str) -> Result<Bundle> {
+/// `root` is the container's root, which is hostile; `authority` is what the sidecar gave; `mounted` are the places in the
+/// container where something of the user's is mounted.
+pub(crate) fn collect(root: &Path, authority: &str, mounted: &[&Path]) -> Result<Bundle> {
     let authority = match certificates(authority.as_bytes()) {
         (ours, 0) if ours.len() == 1 => encode(&ours),
         _ => bail!("the sidecar's authority is not exactly one certificate"),
@@ -50,7 +53,16 @@ pub(crate) fn collect(root: &Path, authority: &str) -> Result<Bundle> {
     for path in PATHS {
         match rooted::read(root, path) {
             Ok(None) => continue,
-            Ok(Some(bytes)) => {
+            // A link of the image's leads there. To mount over its end makes a file in the user's directory.
+            Ok(Some(seen))
+                if seen.real != Path::new(path) && mounted.iter().any(|m| seen.real.starts_with(m)) =>
+            {
+                notes.push(format!(
+                    "{path} of the image leads to {}, where something is mounted, and is left out",
+                    seen.real.display().to_string().replace(char::is_control, "?")
+                ));
+            }
+            Ok(Some(Seen { bytes, .. })) => {
                 let (found, skipped) = certificates(&bytes);
                 if skipped > 0 {
                     notes.push(format!(
@@ -134,7 +146,7 @@ mod tests {
     #[test]
     fn an_image_without_a_bundle_gets_ours_alone() {
         let root = tempfile::tempdir().unwrap();
-        let bundle = collect(root.path(), &certificate("ours")).unwrap();
+        let bundle = collect(root.path(), &certificate("ours"), &[]).unwrap();
         assert_eq!(bundle.pem, bundle.authority);
         assert_eq!(count(&bundle.pem), 1);
         assert!(bundle.paths.is_empty() && bundle.notes.is_empty());
@@ -146,7 +158,7 @@ mod tests {
         let (one, two, ours) = (certificate("one"), certificate("two"), certificate("ours"));
         put(root.path(), PATHS[0], &format!("# evil comment\n{one}{two}"));
         put(root.path(), PATHS[4], &one);
-        let bundle = collect(root.path(), &ours).unwrap();
+        let bundle = collect(root.path(), &ours, &[]).unwrap();
         assert_eq!(count(&bundle.pem), 3);
         assert!(bundle.pem.ends_with(&bundle.authority));
         assert!(!bundle.pem.contains("evil"));
@@ -162,7 +174,7 @@ mod tests {
             PATHS[0],
             &format!("{broken}{}-----BEGIN CERTIFICATE-----\ncut", certificate("one")),
         );
-        let bundle = collect(root.path(), &certificate("ours")).unwrap();
+        let bundle = collect(root.path(), &certificate("ours"), &[]).unwrap();
         assert_eq!(count(&bundle.pem), 2);
         assert!(bundle.notes[0].contains("2 entries"), "{:?}", bundle.notes);
     }
@@ -178,9 +190,24 @@ mod tests {
             root.path().join("etc/ssl/ca-bundle.pem"),
         )
         .unwrap();
-        let bundle = collect(root.path(), &certificate("ours")).unwrap();
+        let bundle = collect(root.path(), &certificate("ours"), &[]).unwrap();
         assert_eq!(count(&bundle.pem), 1);
         assert!(bundle.paths.is_empty());
+    }
+
+    #[test]
+    fn a_link_into_a_mount_of_the_users_is_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "/work/x", &certificate("image"));
+        put(root.path(), "/etc/ssl/real.pem", &certificate("image"));
+        symlink("/work/x", root.path().join("etc/ssl/cert.pem")).unwrap();
+        symlink("real.pem", root.path().join("etc/ssl/ca-bundle.pem")).unwrap();
+        let mounted = [Path::new("/work"), Path::new("/etc/hosts")];
+        let bundle = collect(root.path(), &certificate("ours"), &mounted).unwrap();
+        assert_eq!(bundle.paths, ["/etc/ssl/ca-bundle.pem"]);
+        assert!(bundle.notes[0].contains("/work/x"), "{:?}", bundle.notes);
+        let all = collect(root.path(), &certificate("ours"), &[]).unwrap();
+        assert_eq!(all.paths.len(), 2);
     }
 
     #[test]
@@ -195,7 +222,7 @@ mod tests {
         fs::File::create(ssl.join("certs/ca-bundle.crt")).unwrap().set_len(1 << 33).unwrap();
         fs::create_dir_all(root.path().join("etc/pki/tls")).unwrap();
         symlink("/proc/self/fd/0", root.path().join("etc/pki/tls/cert.pem")).unwrap();
-        let bundle = collect(root.path(), &certificate("ours")).unwrap();
+        let bundle = collect(root.path(), &certificate("ours"), &[]).unwrap();
         assert_eq!(count(&bundle.pem), 1);
         assert!(bundle.paths.is_empty());
         assert_eq!(bundle.notes.len(), 4, "{:?}", bundle.notes);
@@ -206,7 +233,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let two = certificate("a") + &certificate("b");
         for bad in ["", "nonsense", &two] {
-            assert!(collect(root.path(), bad).is_err());
+            assert!(collect(root.path(), bad, &[]).is_err());
         }
     }
 }

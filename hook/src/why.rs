@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::install::layout::Scope;
 use crate::installation::Installation;
-use crate::refusals::{self, Note};
+use crate::refusals::{self, Note, Said};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -36,26 +36,35 @@ fn report(state: &Path, container: Option<&str>) -> Result<(String, bool)> {
     let wanted = |id: &str, name: Option<&str>| {
         container.is_none_or(|container| id.starts_with(container) || name == Some(container))
     };
-    let mut text = String::new();
-    for note in notes.iter().filter(|note| wanted(note.id.as_str(), note.name.as_deref())) {
-        text.push_str(&shown(note, now));
-    }
-    for (id, said) in refusals::said(&installation).iter().filter(|(id, _)| wanted(id, None)) {
+    let mut all: Vec<(u64, String)> = notes
+        .iter()
+        .filter(|note| wanted(note.id.as_str(), note.name.as_deref()))
+        .map(|note| (note.time, shown(note, now)))
+        .collect();
+    for Said { time, id, text } in refusals::said(&installation).iter().filter(|said| wanted(&said.id, None))
+    {
         let short = id.get(..12).unwrap_or(id);
-        text.push_str(&format!("{short}  a hook of this container said:\n"));
-        for line in said.lines() {
-            text.push_str(&format!("    {line}\n"));
-        }
+        let lines: String = text.lines().map(|line| format!("    {line}\n")).collect();
+        let ago = ago(now.saturating_sub(*time));
+        all.push((*time, format!("{short}  {ago} ago, a hook of this container said:\n{lines}")));
     }
     if let (Some((time, error)), None) = (refusals::failure(&installation), container) {
-        text.push_str(&format!("a hook stage failed {} ago\n    {error}\n", ago(now.saturating_sub(time))));
+        all.push((time, format!("a hook stage failed {} ago\n    {error}\n", ago(now.saturating_sub(time)))));
     }
+    // Whoever asks wants to know of the last start, whichever stage stopped it.
+    all.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
+    let text: String = all.into_iter().map(|(_, text)| printable(&text)).collect();
     if text.is_empty() {
         let whom =
             container.map_or("no container".to_owned(), |container| format!("no container {container:?}"));
         return Ok((format!("{whom} was refused since the last boot\n"), container.is_none()));
     }
     Ok((text, true))
+}
+
+/// Names of files and users in an image are the attacker's, and so could be what they make a terminal do.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
 }
 
 fn shown(note: &Note, now: u64) -> String {
@@ -103,6 +112,23 @@ mod tests {
         refusals::note_failure(&installation, &anyhow::anyhow!("not JSON")).unwrap();
         assert!(report(&installation.state, None).unwrap().0.contains("stage failed"));
         assert!(!report(&installation.state, Some("agent")).unwrap().0.contains("stage failed"));
+    }
+
+    #[test]
+    fn the_newest_comes_first_whichever_stage_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let installation = installation(dir.path());
+        std::fs::create_dir_all(&installation.state).unwrap();
+        installation.save().unwrap();
+        let id: ContainerId = "ab".repeat(32).parse().unwrap();
+        refusals::note(&installation, &id, None, &Refusal::new("older", "x")).unwrap();
+        let said = refusals::said_by_hooks(&installation, &id).unwrap();
+        std::fs::write(&said, "newer\x1b]0;evil\x07\n").unwrap();
+        let later = SystemTime::now() + std::time::Duration::from_secs(60);
+        std::fs::File::open(&said).unwrap().set_modified(later).unwrap();
+        let (text, _) = report(&installation.state, None).unwrap();
+        assert!(!text.contains(['\x1b', '\x07']), "{text:?}");
+        assert!(text.find("newer").unwrap() < text.find("older").unwrap(), "{text}");
     }
 
     #[test]

@@ -146,12 +146,12 @@ impl Stand {
 fn images(paths: &Paths) -> Result<()> {
     if podman(["image", "exists", AGENT_IMAGE])?.code != Some(0) {
         let tar = paths.cache.join("agent.tar");
-        let tar = tar.to_str().context("cache path is not UTF-8")?;
+        let tar = tar.to_str().context("a path is not UTF-8")?;
         podman(["import", "--quiet", "--change", PATH, tar, AGENT_IMAGE])?.success()?;
     }
     if podman(["image", "exists", SIDECAR_IMAGE])?.code != Some(0) {
-        let context = paths.cache.join("image");
-        let context = context.to_str().context("cache path is not UTF-8")?;
+        let context = paths.stage.join("image");
+        let context = context.to_str().context("a path is not UTF-8")?;
         podman(["build", "--quiet", "--format", "docker", "--tag", SIDECAR_IMAGE, context])?.success()?;
     }
     Ok(())
@@ -233,6 +233,7 @@ fn sidecar(paths: &Paths, world: &str, given: &[&str]) -> Result<Container> {
         "--annotation",
         "understudy.role=sidecar",
         "--read-only",
+        // runc before 1.2 cannot mount a secret below a read-only root without it
         "--tmpfs=/run/secrets",
         "--cap-drop=all",
         "--security-opt=no-new-privileges",

@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::container::Container;
+use crate::credentials::Vault;
 use crate::reason::Reason;
 
 /// What happened. Start it with [`Entry::new`], fill in what becomes known, hand it to [`Audit::write`].
@@ -92,29 +93,56 @@ impl Entry {
 
 /// Where entries go. Cheap to clone.
 #[derive(Clone)]
-pub struct Audit(Arc<Mutex<dyn Write + Send>>);
+pub struct Audit {
+    sink: Arc<Mutex<dyn Write + Send>>,
+    vault: Arc<Vault>,
+}
+
+/// The most characters of a text that a container chose, in one field of a line.
+const LONGEST: usize = 1024;
 
 impl Audit {
-    pub fn new(sink: impl Write + Send + 'static) -> Self {
-        Self(Arc::new(Mutex::new(sink)))
+    /// Whatever holds a real value of `vault` is withheld from the lines.
+    pub fn new(sink: impl Write + Send + 'static, vault: Arc<Vault>) -> Self {
+        Self { sink: Arc::new(Mutex::new(sink)), vault }
     }
 
-    pub fn stdout() -> Self {
-        Self::new(io::stdout())
+    pub fn stdout(vault: Arc<Vault>) -> Self {
+        Self::new(io::stdout(), vault)
+    }
+
+    /// What lines may show of a text that a container chose: all of it is searched before it is shortened.
+    pub fn shown(&self, text: &str, longest: usize) -> String {
+        self.withheld(text).unwrap_or_else(|| printable(text, longest))
+    }
+
+    /// The same for a path with a query, whose values are left out.
+    pub fn shown_path(&self, path_and_query: &str) -> String {
+        self.withheld(path_and_query)
+            .unwrap_or_else(|| printable(&path_without_values(path_and_query), LONGEST))
     }
 
     /// Writes one whole line. A sink that fails is told about on stderr; the decision stands either way.
     pub fn write(&self, mut entry: Entry) {
         entry.duration = u64::try_from(entry.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let chosen = [&mut entry.host, &mut entry.method, &mut entry.path, &mut entry.detail];
+        for text in chosen.into_iter().flatten() {
+            *text = self.shown(text, LONGEST);
+        }
         let mut line = match serde_json::to_vec(&entry) {
             Ok(line) => line,
             Err(error) => return tracing::error!(%error, "audit entry"),
         };
         line.push(b'\n');
-        let mut sink = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = sink.write_all(&line).and_then(|()| sink.flush()) {
             tracing::error!(%error, "audit line lost");
         }
+    }
+
+    fn withheld(&self, text: &str) -> Option<String> {
+        let secret = self.vault.real_value_in(text.as_bytes())?;
+        Some(format!("(withheld: it holds the real value of secret `{secret}`)"))
     }
 }
 
@@ -124,26 +152,30 @@ impl std::fmt::Debug for Audit {
     }
 }
 
-/// `/v1/messages?beta=&key=` for `/v1/messages?beta=true&key=secret`. At most 1,024 bytes.
-pub fn path_without_values(path_and_query: &str) -> String {
-    let (path, query) = path_and_query.split_once('?').map_or((path_and_query, None), |(p, q)| (p, Some(q)));
-    let mut shown = path.to_owned();
-    if let Some(query) = query {
-        let keys: Vec<&str> =
-            query.split('&').map(|pair| pair.split_once('=').map_or("", |(key, _)| key)).collect();
-        shown.push('?');
-        shown.push_str(&keys.join("=&"));
-        shown.push('=');
-    }
-    if shown.len() > 1024 {
-        let mut end = 1021;
-        while !shown.is_char_boundary(end) {
-            end -= 1;
+/// At most `longest` characters. Those that steer a terminal or hide text (C1 controls and writing direction among them,
+/// which JSON leaves as they are) are escaped.
+fn printable(text: &str, longest: usize) -> String {
+    let mut shown = String::with_capacity(text.len().min(longest));
+    for (count, c) in text.chars().enumerate() {
+        if count == longest {
+            shown.push_str("...");
+            break;
         }
-        shown.truncate(end);
-        shown.push_str("...");
+        if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() {
+            shown.push(c);
+        } else {
+            shown.extend(c.escape_unicode());
+        }
     }
     shown
+}
+
+/// `/v1/messages?beta=&key=` for `/v1/messages?beta=true&key=secret`.
+fn path_without_values(path_and_query: &str) -> String {
+    let Some((path, query)) = path_and_query.split_once('?') else { return path_and_query.to_owned() };
+    let keys: Vec<&str> =
+        query.split('&').map(|pair| pair.split_once('=').map_or("", |(key, _)| key)).collect();
+    format!("{path}?{}=", keys.join("=&"))
 }
 
 #[cfg(test)]
@@ -155,6 +187,16 @@ mod tests {
         assert_eq!(path_without_values("/v1/messages"), "/v1/messages");
         assert_eq!(path_without_values("/a?beta=true&key=sk-1=2"), "/a?beta=&key=");
         assert_eq!(path_without_values("/a?sk-secret"), "/a?=");
-        assert!(path_without_values(&"/é".repeat(2000)).len() <= 1024);
+    }
+
+    #[test]
+    fn what_a_container_chose_is_short_and_steers_no_terminal() {
+        let audit = Audit::new(io::sink(), Arc::default());
+        assert_eq!(
+            audit.shown_path("/caf\u{e9}/\u{9b}2J\u{202e}?\u{7f}=1"),
+            "/caf\u{e9}/\\u{9b}2J\\u{202e}?\\u{7f}="
+        );
+        assert_eq!(audit.shown_path(&"/\u{e9}".repeat(2000)).chars().count(), LONGEST + 3);
+        assert_eq!(audit.shown("MKCALENDAR", 3), "MKC...");
     }
 }

@@ -28,6 +28,8 @@ pub struct Container {
 #[derive(Debug, Default)]
 pub struct Counters {
     pub open_connections: AtomicU64,
+    /// Requests under way; HTTP/2 has many on one connection.
+    pub open_requests: AtomicU64,
     pub allowed: AtomicU64,
     pub denied: AtomicU64,
     /// Connections that a revocation ended.

@@ -8,6 +8,7 @@ pub mod names;
 pub mod resolve;
 pub mod serve;
 pub mod special;
+mod told;
 
 pub use names::{Origin, RangeTooSmall, SyntheticNames, SyntheticRange};
 pub use resolve::{PinnedAddress, ResolveDenial, Resolver, ResolverError, Upstream};

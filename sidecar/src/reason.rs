@@ -21,6 +21,8 @@ pub enum Reason {
     NameMissing,
     /// A name or message that is not well-formed.
     Malformed,
+    /// The client gave up on TLS: it does not trust the authority, or shares no protocol with us.
+    HandshakeFailed,
     /// Neither TLS nor HTTP.
     ProtocolNotAllowed,
     /// Nothing, or too little, arrived in time.
@@ -71,6 +73,7 @@ impl Reason {
             Self::NameMismatch => "name-mismatch",
             Self::NameMissing => "name-missing",
             Self::Malformed => "malformed",
+            Self::HandshakeFailed => "handshake-failed",
             Self::ProtocolNotAllowed => "protocol-not-allowed",
             Self::Timeout => "timeout",
             Self::DirectConnection => "direct-connection",
@@ -95,7 +98,7 @@ impl Reason {
     /// The HTTP status of the page that tells it: RFC 9110 section 15.
     pub fn status(self) -> u16 {
         match self {
-            Self::Malformed | Self::NameMissing => 400,
+            Self::Malformed | Self::NameMissing | Self::HandshakeFailed => 400,
             Self::NameMismatch => 421,
             Self::Timeout => 408,
             Self::Overloaded => 429,

@@ -43,8 +43,8 @@ async fn serve(directories: &Directories, configuration: Configuration, drain: D
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
 
-    let audit = Audit::stdout();
-    let (registry, listener) = build(directories, configuration, &audit)?;
+    let audit = Audit::stdout(Arc::clone(&configuration.vault));
+    let (registry, listener, gateway) = build(directories, configuration, &audit)?;
     let stop = Arc::new(AtomicBool::new(false));
     let control = {
         let (registry, stop) = (Arc::clone(&registry), Arc::clone(&stop));
@@ -62,6 +62,7 @@ async fn serve(directories: &Directories, configuration: Configuration, drain: D
     notify(&[NotifyState::Stopping]);
     stop.store(true, Ordering::Relaxed);
     let deadline = Instant::now() + drain;
+    gateway.drain().await;
     while registry.open_connections() > 0 && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -76,7 +77,7 @@ fn build(
     directories: &Directories,
     configuration: Configuration,
     audit: &Audit,
-) -> Result<(Arc<Registry>, Listener)> {
+) -> Result<(Arc<Registry>, Listener, Arc<Gateway>)> {
     let authority = Authority::load_or_create(&directories.state)?;
     let certificate = authority.certificate_pem().to_owned();
     let roots_file = directories.state.join("upstream-roots.pem");
@@ -98,12 +99,12 @@ fn build(
     let own_cookie = understudy_control::sys::netns_cookie(&probe)
         .context("SO_NETNS_COOKIE (Linux 5.14 or later is needed)")?;
     let problems = configuration.problems();
-    let (runtime, audit) = (Handle::current(), audit.clone());
+    let (runtime, audit, serving) = (Handle::current(), audit.clone(), Arc::clone(&gateway));
     let registry = Registry::new(RegistryParts {
         decide_terms: Box::new(move |prepare| configuration.terms(prepare)),
         start: Box::new(move |container, sockets| {
             let _context = runtime.enter();
-            start(&container, sockets, &gateway, &audit)
+            start(&container, sockets, &serving, &audit)
         }),
         revocations: Revocations::new(directories.state.join("revoked")),
         authority: certificate,
@@ -115,7 +116,7 @@ fn build(
     let listener = Listener::bind(&ControlDirectory::new(&directories.control), hello).context(
         "the control directory (mount it: -v $XDG_RUNTIME_DIR/understudy/control:/run/understudy/control)",
     )?;
-    Ok((Arc::new(registry), listener))
+    Ok((Arc::new(registry), listener, gateway))
 }
 
 /// Serves a container's sockets on tasks of their own; they end when it is revoked.

@@ -108,11 +108,14 @@ pub struct Prepare {
     pub user: User,
     /// The environment that the container would have had; searched for real credentials.
     pub env: BTreeMap<String, String>,
+    /// The command that it would run; searched in the same way.
+    #[serde(default)]
+    pub args: Vec<String>,
 }
 
 impl fmt::Debug for Prepare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Values of the environment may be credentials.
+        // Values of the environment and arguments may be credentials.
         f.debug_struct("Prepare")
             .field("id", &self.id)
             .field("name", &self.name)

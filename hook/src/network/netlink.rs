@@ -1,12 +1,12 @@
-//! The two things that the hook asks of rtnetlink(7), in the calling thread's network namespace.
+//! What the hook asks of rtnetlink(7), in the calling thread's network namespace.
 
 use std::io;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::link::{LinkFlags, LinkMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{
@@ -43,6 +43,51 @@ pub(crate) fn local_default_routes() -> Result<()> {
     Ok(())
 }
 
+/// Fails if the namespace has a link besides `lo` that is up: then it is not sealed, whatever the rules say. Links that
+/// are down are the kernel's own (`sit0`, `tunl0`), or need a capability to be brought up.
+pub(crate) fn only_loopback() -> Result<()> {
+    match other_links().context("the container's network interfaces cannot be listed")?.as_slice() {
+        [] => Ok(()),
+        [name, ..] => bail!("it has a network: interface {name} is up (add --network=none)"),
+    }
+}
+
+fn other_links() -> io::Result<Vec<String>> {
+    let message = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    let socket = opened(NETLINK_ROUTE)?;
+    socket.send(&serialized(message, NLM_F_REQUEST | NLM_F_DUMP), 0)?;
+    let mut up = Vec::new();
+    loop {
+        let (answer, _) = socket.recv_from_full()?;
+        let mut rest = answer.as_slice();
+        while !rest.is_empty() {
+            let message =
+                NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).map_err(io::Error::other)?;
+            match message.payload {
+                NetlinkPayload::Done(_) => return Ok(up),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => up.extend(other(&link)),
+                other => return Err(io::Error::other(format!("unexpected answer of netlink: {other:?}"))),
+            }
+            // NLMSG_ALIGN of netlink(3).
+            let length =
+                usize::try_from(message.header.length).map_or(0, |length| length.next_multiple_of(4));
+            rest = rest.get(length.max(4)..).unwrap_or_default();
+        }
+    }
+}
+
+fn other(link: &LinkMessage) -> Option<String> {
+    if !link.header.flags.contains(LinkFlags::Up) || link.header.flags.contains(LinkFlags::Loopback) {
+        return None;
+    }
+    let name = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name.clone()),
+        _ => None,
+    });
+    Some(name.unwrap_or_else(|| link.header.index.to_string()))
+}
+
 /// Forgets every connection, `conntrack -F`: one that is known keeps the port that it was redirected to, so a resolver
 /// with one source port would go on asking a socket that is gone. Nothing opens by it: what comes next is matched anew.
 pub(crate) fn forget_connections() -> io::Result<()> {
@@ -73,19 +118,28 @@ fn local_default(family: AddressFamily) -> RouteMessage {
 
 /// Sends one request and waits for the kernel's answer, which it gives before sendto(2) returns.
 fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    exchange(NETLINK_ROUTE, &serialized(message, NLM_F_REQUEST | NLM_F_ACK | flags))
+}
+
+fn serialized(message: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
     let mut packet = NetlinkMessage::from(message);
-    packet.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+    packet.header.flags = flags;
     packet.header.sequence_number = 1;
     packet.finalize();
     let mut bytes = vec![0; packet.buffer_len()];
     packet.serialize(&mut bytes);
-    exchange(NETLINK_ROUTE, &bytes)
+    bytes
 }
 
-fn exchange(protocol: isize, bytes: &[u8]) -> io::Result<()> {
+fn opened(protocol: isize) -> io::Result<Socket> {
     let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
+}
+
+fn exchange(protocol: isize, bytes: &[u8]) -> io::Result<()> {
+    let socket = opened(protocol)?;
     socket.send(bytes, 0)?;
     let (answer, _) = socket.recv_from_full()?;
     let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map_err(io::Error::other)?;

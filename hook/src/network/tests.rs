@@ -107,6 +107,22 @@ fn every_tcp_port_of_every_address_reaches_the_listener_with_its_destination() {
 }
 
 #[test]
+fn a_namespace_with_another_link_that_is_up_is_not_sealed() {
+    if !in_private_netns("network::tests::a_namespace_with_another_link_that_is_up_is_not_sealed") {
+        return;
+    }
+    let ip = |arguments: &[&str]| assert!(Command::new("ip").args(arguments).status().unwrap().success());
+    // As many as make the kernel answer in more than one packet; all of them down, like its own fallback tunnels.
+    for number in 0..40 {
+        ip(&["link", "add", &format!("link{number}"), "type", "bridge"]);
+    }
+    netlink::only_loopback().unwrap();
+    ip(&["link", "set", "link39", "up"]);
+    let error = prepare(None).unwrap_err().to_string();
+    assert!(error.contains("link39") && error.contains("--network=none"), "{error}");
+}
+
+#[test]
 fn a_client_cannot_choose_a_source_that_goes_around() {
     if !in_private_netns("network::tests::a_client_cannot_choose_a_source_that_goes_around") {
         return;

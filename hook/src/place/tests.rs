@@ -200,3 +200,27 @@ fn a_read_only_home_is_a_note_unless_the_file_is_needed() {
     rustix::mount::mount_remount(&home, again, "").unwrap();
     assert!(try_place(&root, &login("~/login.json")).is_err());
 }
+
+#[test]
+fn a_mount_of_another_directory_than_was_looked_at_stops_the_start() {
+    let mounts = Mounts::read().unwrap();
+    let seen = mounts.place(Path::new("/proc")).unwrap();
+    as_looked_at(&mounts, std::slice::from_ref(&seen)).unwrap();
+    let other = mounts.place(Path::new("/proc/1/fd")).unwrap();
+    let error = as_looked_at(&mounts, &[seen, other]).unwrap_err().to_string();
+    assert!(error.contains("/1/fd") && error.contains("start it again"), "{error}");
+}
+
+#[test]
+fn the_state_is_read_to_its_end() {
+    struct Counting<'a>(&'a [u8], &'a std::cell::Cell<bool>);
+    impl io::Read for Counting<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1.set(self.0.is_empty());
+            io::Read::read(&mut self.0, buffer)
+        }
+    }
+    let ended = std::cell::Cell::new(false);
+    take_state(Counting(&[b' '; 100_000], &ended));
+    assert!(ended.get());
+}

@@ -4,6 +4,8 @@ mod environment;
 mod guest;
 mod mounts;
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 use understudy_control::{Prepare, Prepared};
@@ -11,6 +13,7 @@ use understudy_control::{Prepare, Prepared};
 use super::config::Config;
 use super::{GUEST_BINARY, guard, seccomp};
 use crate::installation::Installation;
+use crate::mounted::Place;
 use crate::record::Record;
 use crate::{refusals, trust};
 
@@ -19,20 +22,24 @@ pub(crate) fn apply(
     installation: &Installation,
     request: Prepare,
     prepared: &Prepared,
+    bound: &[Place],
 ) -> Result<Value> {
-    let bundle = trust::collect(&config.root(), &prepared.authority)?;
+    let mounted: Vec<&Path> = config.mounts().iter().map(|mount| mount.destination().as_path()).collect();
+    let bundle = trust::collect(&config.root(), &prepared.authority, &mounted)?;
     // Gone before it is made anew: the container may have been started before.
     Record::remove(installation, &config.id)?;
-    let record = Record { prepare: Prepare { env: Default::default(), ..request }, running: None };
+    let prepare = Prepare { env: Default::default(), args: Vec::new(), ..request };
+    let mut record = Record { prepare, environment: Vec::new(), running: None };
     record.save(installation)?;
-    let guest = guest::write(&Record::directory(installation, &config.id), &bundle, prepared)?;
+    let guest = guest::write(&Record::directory(installation, &config.id), &bundle, prepared, bound)?;
 
     let mut document = config.document.clone();
     let process = member(&mut document, "process")?;
     let mut notes = prepared.notes.clone();
     notes.extend(bundle.notes.iter().cloned());
     notes.extend(mounts::covered(config.mounts(), &bundle.paths));
-    environment::change(process, &prepared.env, &mut notes)?;
+    record.environment = environment::change(process, &prepared.env, &mut notes)?;
+    record.save(installation)?;
     drop_capabilities(process);
     mounts::change(root(&mut document)?, installation, &guest, &bundle.paths)?;
     seccomp::close(member(&mut document, "linux")?)?;
@@ -97,7 +104,7 @@ mod tests {
 
     fn changed(tree: &Tree, document: &Value) -> Value {
         let config = config_of(document);
-        apply(&config, &tree.installation(), request(&config), &prepared()).unwrap()
+        apply(&config, &tree.installation(), request(&config), &prepared(), &[]).unwrap()
     }
 
     #[test]
@@ -118,12 +125,13 @@ mod tests {
         let tree = Tree::new();
         let mut document = tree.config().document;
         document["process"]["env"].as_array_mut().unwrap().push(json!("SECRET=real"));
+        document["process"]["args"] = json!(["sh", "-c", "use real"]);
         let config = config_of(&document);
         changed(&tree, &document);
         let record = Record::load(&tree.installation(), &config.id).unwrap().unwrap();
         assert!(record.prepare.env.is_empty());
         let directory = Record::directory(&tree.installation(), &config.id);
-        for file in ["ca.crt", "bundle.pem", "resolv.conf", "place.json"] {
+        for file in ["ca.crt", "bundle.pem", "resolv.conf", "place.json", "mounts.json"] {
             assert!(!fs::read(directory.join("guest").join(file)).unwrap().is_empty(), "{file}");
         }
         assert!(!fs::read_to_string(directory.join("record.json")).unwrap().contains("real"));

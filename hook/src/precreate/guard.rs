@@ -14,6 +14,7 @@ use understudy_control::Refusal;
 use super::host::Host;
 use super::storage::Storage;
 use crate::installation::Installation;
+use crate::mounted::Place;
 
 pub(crate) use capabilities::NOT_NEEDED;
 
@@ -25,7 +26,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) host: &'a dyn Host,
 }
 
-pub(crate) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<(), Refusal> {
+/// Answers with the places of the host that are mounted, as they were when they were looked at.
+pub(crate) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<Vec<Place>, Refusal> {
     privileged(spec)?;
     namespaces::check(spec, &surroundings.storage.userdata)?;
     capabilities::check(spec)?;

@@ -1,9 +1,15 @@
 //! What the guard asks the host's file system.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use crate::mounted::{Mounts, Place};
+
+/// Directories of sockets are small; a larger one is somebody's data.
+const MOST_ENTRIES: usize = 4096;
 
 /// Names a file or directory however it is reached: links and bind mounts do not change it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +32,8 @@ pub(crate) struct Found {
     pub(crate) kind: Kind,
     /// Of the thing itself, then of its parents, up to the root.
     pub(crate) ancestry: Vec<Identity>,
+    /// Where it lies in its own file system, which is another place than its path says below a bind mount.
+    pub(crate) place: Place,
 }
 
 impl Found {
@@ -35,6 +43,7 @@ impl Found {
 
     pub(crate) fn lies_in(&self, other: &Found) -> bool {
         other.ancestry.first().is_some_and(|identity| self.ancestry.contains(identity))
+            || self.place.lies_in(&other.place)
     }
 }
 
@@ -42,11 +51,29 @@ pub(crate) trait Host {
     /// None if there is no such thing.
     fn find(&self, path: &Path) -> io::Result<Option<Found>>;
 
+    /// A socket in a directory, not in those below it, on which a program listens. None if it is no directory, or not one
+    /// that may be read.
+    fn listener_in(&self, directory: &Path) -> Option<PathBuf>;
+
     /// The driver that `/proc/devices` names for a character device's major number.
     fn driver(&self, major: u32) -> Option<String>;
 }
 
-pub(crate) struct Kernel;
+/// Its mounts are read once.
+#[derive(Default)]
+pub(crate) struct Kernel(OnceCell<Mounts>);
+
+impl Kernel {
+    fn mounts(&self) -> io::Result<&Mounts> {
+        match self.0.get() {
+            Some(mounts) => Ok(mounts),
+            None => {
+                let read = Mounts::read()?;
+                Ok(self.0.get_or_init(|| read))
+            }
+        }
+    }
+}
 
 impl Host for Kernel {
     fn find(&self, path: &Path) -> io::Result<Option<Found>> {
@@ -72,7 +99,16 @@ impl Host for Kernel {
                 Ok(Identity { device: metadata.dev(), inode: metadata.ino() })
             })
             .collect::<io::Result<_>>()?;
-        Ok(Some(Found { kind, ancestry }))
+        let place = self.mounts()?.place(&real)?;
+        Ok(Some(Found { kind, ancestry, place }))
+    }
+
+    fn listener_in(&self, directory: &Path) -> Option<PathBuf> {
+        let entries = fs::read_dir(directory).ok()?.take(MOST_ENTRIES).flatten();
+        entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()))
+            .map(|entry| entry.path())
+            .find(|path| is_listened_on(path))
     }
 
     fn driver(&self, major: u32) -> Option<String> {
@@ -83,4 +119,15 @@ impl Host for Kernel {
             (number.parse() == Ok(major)).then(|| name.trim().to_owned())
         })
     }
+}
+
+/// A program that died leaves its socket behind, and then nothing answers. What cannot be told counts as listening.
+fn is_listened_on(path: &Path) -> bool {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let attempt = || {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &SocketAddrUnix::new(path)?)
+    };
+    !matches!(attempt(), Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT))
 }

@@ -25,6 +25,7 @@ pub(crate) fn request(config: &Config, origin: Origin, annotations: BTreeMap<Str
             .filter_map(|entry| entry.split_once('='))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
+        args: process.and_then(|process| process.args().clone()).unwrap_or_default(),
     }
 }
 
@@ -45,7 +46,7 @@ fn unreachable(error: &CallError) -> Refusal {
              understudy-hook doctor tells what is missing"
         }
         CallError::Channel(ChannelError::TooLarge) => {
-            "give the container a smaller environment (--env, --env-file)"
+            "give the container a smaller environment (--env, --env-file) or a shorter command"
         }
         _ => "restart the sidecar, then run: understudy-hook doctor",
     };
@@ -58,10 +59,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_request_carries_user_and_environment() {
+    fn the_request_carries_user_environment_and_command() {
         let request =
             request(&sample("none-4.3.1"), Origin { name: Some("n".into()), image: None }, BTreeMap::new());
         assert_eq!(request.env["HOME"], "/root");
+        assert!(!request.args.is_empty());
         assert_eq!(request.user, User { uid: 0, gid: 0 });
     }
 

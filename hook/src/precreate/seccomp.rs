@@ -23,7 +23,17 @@ const FAMILIES: [u64; 4] = [UNIX, INET, INET6, NETLINK];
 /// `NETLINK_AUDIT`, which Podman's own profile keeps from containers.
 const AUDIT: Condition = Condition { index: 2, value: 9, op: family::Op::Ne };
 
-const WAYS_AROUND: [&str; 4] = ["socketcall", "io_uring_setup", "io_uring_enter", "io_uring_register"];
+/// Also the key rings: they belong to a user, not to a container, so they lead to whoever shares the user (all rootless
+/// containers do), and hold credentials of root's in a container of root's.
+const WAYS_AROUND: [&str; 7] = [
+    "socketcall",
+    "io_uring_setup",
+    "io_uring_enter",
+    "io_uring_register",
+    "add_key",
+    "keyctl",
+    "request_key",
+];
 
 const ENOSYS: u32 = 38;
 const EAFNOSUPPORT: u32 = 97;
@@ -227,6 +237,9 @@ mod tests {
     fn unconfined_gets_a_profile_that_only_closes() {
         let profile = closed(Value::Null);
         assert_eq!(profile["defaultAction"], "SCMP_ACT_ALLOW");
+        for name in ["socketcall", "io_uring_setup", "keyctl", "add_key", "request_key"] {
+            assert!(WAYS_AROUND.contains(&name), "{name}");
+        }
         assert_eq!(allowed_families(&profile), [1, 2, 10, 16]);
         assert!(!passes(&profile, NETLINK, 9));
         let denied = |name: &str| {

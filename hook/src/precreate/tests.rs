@@ -157,9 +157,9 @@ impl Tree {
             installation: &installation,
             storage: &storage,
             private: &private,
-            host: &host::Kernel,
+            host: &host::Kernel::default(),
         };
-        guard::check(&config.spec, &surroundings)
+        guard::check(&config.spec, &surroundings).map(|_| ())
     }
 }
 

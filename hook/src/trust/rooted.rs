@@ -2,16 +2,24 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2};
 use rustix::io::Errno;
 
 const LARGEST: u64 = 4 * 1024 * 1024;
 
+/// A file's content, and its path without links.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) bytes: Vec<u8>,
+    pub(super) real: PathBuf,
+}
+
 /// Reads a regular file. Links are resolved as if `root` were `/` (openat2(2)); what is not a regular file is seen
 /// without being opened, so that no FIFO blocks and no device does anything. None if there is no such file.
-pub(super) fn read(root: &Path, path: &str) -> io::Result<Option<Vec<u8>>> {
+pub(super) fn read(root: &Path, path: &str) -> io::Result<Option<Seen>> {
     let root = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
@@ -28,13 +36,22 @@ pub(super) fn read(root: &Path, path: &str) -> io::Result<Option<Vec<u8>>> {
         return Err(io::Error::other(format!("larger than {LARGEST} bytes")));
     }
     // The very file that was looked at, whatever its name means by now.
-    let same = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&seen));
+    let same = format!("/proc/self/fd/{}", seen.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file: File = openat(CWD, same, flags, Mode::empty())?.into();
+    let real = below(&root, &seen)?;
     let mut bytes = Vec::new();
     file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LARGEST {
         return Err(io::Error::other(format!("larger than {LARGEST} bytes")));
     }
-    Ok(Some(bytes))
+    Ok(Some(Seen { bytes, real }))
+}
+
+/// Where `seen` is when `root` is `/`.
+fn below(root: &OwnedFd, seen: &OwnedFd) -> io::Result<PathBuf> {
+    let path = |fd: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    let (root, seen) = (path(root)?, path(seen)?);
+    let inside = seen.strip_prefix(&root).map_err(|_| io::Error::other("not below the container's root"))?;
+    Ok(Path::new("/").join(inside))
 }

@@ -8,8 +8,10 @@ use anyhow::{Context, Result, ensure};
 
 #[derive(Clone, Debug)]
 pub struct Paths {
-    /// The staged programs and root filesystems.
+    /// The root filesystems and downloads.
     pub cache: PathBuf,
+    /// The staged programs.
+    pub stage: PathBuf,
     /// The world's directory: log, certificate, repositories.
     pub world: PathBuf,
     /// The sidecar's configuration.
@@ -34,10 +36,12 @@ impl Paths {
             home.starts_with(&scratch),
             "HOME is not scratch: run this by integration-tests/machine/enter"
         );
-        let (cache, world) = (variable("UNDERSTUDY_TEST_CACHE")?, home.join("world"));
+        let (cache, stage) = (variable("UNDERSTUDY_TEST_CACHE")?, variable("UNDERSTUDY_TEST_STAGE")?);
+        let world = home.join("world");
         if is_root() {
             return Ok(Self {
                 cache,
+                stage,
                 world,
                 configuration: "/etc/understudy".into(),
                 control: "/run/understudy/control".into(),
@@ -48,6 +52,7 @@ impl Paths {
         }
         Ok(Self {
             cache,
+            stage,
             world,
             configuration: home.join(".config/understudy"),
             control: variable("XDG_RUNTIME_DIR")?.join("understudy/control"),
@@ -59,7 +64,7 @@ impl Paths {
 
     /// A staged program.
     pub fn program(&self, name: &str) -> PathBuf {
-        self.cache.join("bin").join(name)
+        self.stage.join("bin").join(name)
     }
 }
 

@@ -125,13 +125,23 @@ fn a_stand_in_is_worthless_in_a_container_without_its_grant() {
 fn a_real_key_from_inside_goes_nowhere() {
     let key = &stand().secrets.generic;
     let header = format!("x-anything: {key}");
+    // in a command of its own it would be refused at the start; `podman exec` runs no hook
+    let container = Agent::generic().start(&["sleep", "infinity"]).unwrap();
     for host in ["api.example", "other.example"] {
         let url = format!("https://{host}/real");
-        let outcome = Agent::generic().run(&["curl", "-sS", "-H", &header, &url]).unwrap();
+        let outcome = container.exec(&["curl", "-sS", "-H", &header, &url]).unwrap();
         assert!(outcome.stdout.contains("real-credential"), "{}", outcome.text());
         assert!(!outcome.stdout.contains(key.as_str()), "the page repeats the key");
     }
     assert_nothing_arrived("/real");
+}
+
+#[test]
+fn a_real_key_in_the_command_is_refused() {
+    let key = &stand().secrets.generic;
+    let outcome = Agent::generic().shell(&format!("export KEY={key}; echo it ran")).unwrap();
+    assert_eq!(outcome.code, Some(126), "{}", outcome.stderr);
+    assert!(outcome.text().contains("argument 2") && !outcome.text().contains(key.as_str()));
 }
 
 #[test]

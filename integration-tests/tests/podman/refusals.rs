@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use understudy_integration_tests::podman::{Container, podman, run, unique, until};
-use understudy_integration_tests::stand::{AGENT_IMAGE, Agent};
+use understudy_integration_tests::stand::{AGENT_IMAGE, Agent, GENERIC};
 
 use crate::{assert_refused, stand};
 
@@ -47,6 +47,25 @@ fn a_network_of_its_own_is_refused() {
 }
 
 #[test]
+fn a_network_that_comes_late_and_hides_is_refused() {
+    stand();
+    // With a user namespace Podman makes the network after createRuntime, and these leave no trace of it in the
+    // configuration.
+    let resolver = tempfile::NamedTempFile::new_in(std::env::var("HOME").unwrap()).unwrap();
+    let own = format!("--volume={}:/etc/resolv.conf", resolver.path().display());
+    for option in ["--dns=none", &own] {
+        let agent = Agent::plain()
+            .annotation("understudy.harness", "generic")
+            .option("--userns=keep-id")
+            .option("--network=slirp4netns")
+            .option(option);
+        let outcome = agent.run(&["echo", "it ran"]).unwrap();
+        assert!(!outcome.stdout.contains("it ran"), "{option}: {}", outcome.text());
+        assert_ne!(outcome.code, Some(0), "{option}");
+    }
+}
+
+#[test]
 fn another_containers_namespaces_are_refused() {
     stand();
     let other =
@@ -82,6 +101,44 @@ fn mounts_of_what_protects_or_of_credentials_are_refused() {
         assert_eq!(outcome.code, Some(126), "{source}");
     }
     std::fs::remove_file(format!("{home}/innocent")).unwrap();
+}
+
+#[test]
+fn a_volume_that_is_a_directory_of_the_hosts_is_judged_by_what_it_is() {
+    let stand = stand();
+    let home = std::env::var("HOME").unwrap();
+    std::fs::create_dir_all(format!("{home}/.ssh/keys")).unwrap();
+    std::fs::create_dir_all(format!("{home}/bound-project")).unwrap();
+    let try_volume = |device: &str| {
+        let name = unique("bound");
+        let device = format!("device={device}");
+        podman(["volume", "create", "--opt", "type=none", "--opt", "o=bind", "--opt", &device, &name])
+            .unwrap()
+            .success()
+            .unwrap();
+        Agent::generic().option(&format!("--volume={name}:/mnt/x")).run(&["echo", "it ran"]).unwrap()
+    };
+    let inner = stand.paths.configuration.join("policies").display().to_string();
+    for device in [format!("{home}/.ssh"), format!("{home}/.ssh/keys"), inner, home.clone()] {
+        let outcome = try_volume(&device);
+        assert!(!outcome.stdout.contains("it ran"), "{device}: {}", outcome.text());
+        assert_refused(&outcome, "remove the mount");
+    }
+    assert_eq!(try_volume(&format!("{home}/bound-project")).stdout, "it ran\n");
+}
+
+#[test]
+fn a_podman_secret_in_the_environment_is_refused() {
+    let stand = stand();
+    for target in ["FOO", "EXAMPLE_API_KEY"] {
+        let option = format!("--secret={GENERIC},type=env,target={target}");
+        let agent = Agent::generic().annotation("understudy.secrets", GENERIC).option(&option);
+        let outcome = agent.run(&["env"]).unwrap();
+        assert_ne!(outcome.code, Some(0), "{target}");
+        assert!(!outcome.text().contains(&stand.secrets.generic), "{target}");
+        let why = run(Command::new(stand.paths.program("understudy-hook")).arg("why"), b"").unwrap();
+        assert!(why.text().contains(target) && why.text().contains("type=env"), "{}", why.text());
+    }
 }
 
 #[test]

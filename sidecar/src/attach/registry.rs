@@ -84,6 +84,7 @@ impl Registry {
     pub fn attach(&self, attach: &Attach, descriptors: Vec<OwnedFd>) -> Result<(), Refusal> {
         let sockets = self.sockets(attach, descriptors)?;
         let mut known = self.known();
+        self.not_revoked(&attach.id)?;
         match known.remove(&attach.id) {
             Some(Known::Prepared { name, terms, since }) if since.elapsed() < PREPARED_FOR => {
                 let container = self.run(attach.id.clone(), name, *terms, sockets)?;
@@ -113,6 +114,7 @@ impl Registry {
         let sockets = self.sockets(&attach, descriptors)?;
         let terms = self.terms(&prepare)?;
         let mut known = self.known();
+        self.not_revoked(&prepare.id)?;
         if let Some(Known::Attached(old)) = known.remove(&prepare.id) {
             old.revoke();
         }
@@ -130,9 +132,13 @@ impl Registry {
     /// Ends one container's connections and grants, also for its later starts.
     pub fn revoke(&self, wanted: &str) -> Result<(), Refusal> {
         let known = self.known();
-        let mut matching = known.iter().filter(|(id, entry)| {
-            entry.name() == Some(wanted) || (!wanted.is_empty() && id.as_str().starts_with(wanted))
-        });
+        // A name that is meant exactly must not be held up by an id that happens to begin like it.
+        let exact = known.iter().find(|(id, entry)| entry.name() == Some(wanted) || id.as_str() == wanted);
+        let begins = |id: &ContainerId| !wanted.is_empty() && id.as_str().starts_with(wanted);
+        let mut matching: Box<dyn Iterator<Item = _>> = match exact {
+            Some(one) => Box::new(std::iter::once(one)),
+            None => Box::new(known.iter().filter(|(id, _)| begins(id))),
+        };
         let listing = "list the containers with: understudy status";
         let (id, entry) = match (matching.next(), matching.next()) {
             (Some(one), None) => one,
@@ -191,13 +197,20 @@ impl Registry {
     }
 
     fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {
-        if self.parts.revocations.contains(&prepare.id) {
+        self.not_revoked(&prepare.id)?;
+        (self.parts.decide_terms)(prepare)
+    }
+
+    /// A caller that gives something to a container asks while it holds `known`, as [`Registry::revoke`] does: a
+    /// revocation that comes between two requests of a hook is then never missed.
+    fn not_revoked(&self, id: &ContainerId) -> Result<(), Refusal> {
+        if self.parts.revocations.contains(id) {
             return Err(Refusal::new(
                 "this container was revoked by the operator",
                 "remove it and create a new one",
             ));
         }
-        (self.parts.decide_terms)(prepare)
+        Ok(())
     }
 
     fn sockets(&self, attach: &Attach, descriptors: Vec<OwnedFd>) -> Result<Sockets, Refusal> {
@@ -283,6 +296,9 @@ mod tests {
     use super::*;
     use crate::credentials::Grants;
 
+    /// A harness for which the operator revokes the container while its terms are decided.
+    const REVOKED_MEANWHILE: &str = "revoked-meanwhile";
+
     struct Stand {
         registry: Registry,
         started: Arc<AtomicUsize>,
@@ -293,23 +309,29 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let started = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&started);
+        let revocations = Revocations::new(state.path().join("revoked"));
+        let meanwhile = revocations.clone();
         let registry = Registry::new(RegistryParts {
-            decide_terms: Box::new(|prepare| match prepare.annotations.get("understudy.harness") {
-                Some(harness) => Ok(Terms {
+            decide_terms: Box::new(move |prepare| {
+                let harness = prepare.annotations.get("understudy.harness");
+                let harness = harness.ok_or_else(|| Refusal::new("no harness", "name one"))?;
+                if harness == REVOKED_MEANWHILE {
+                    meanwhile.add(&prepare.id).unwrap();
+                }
+                Ok(Terms {
                     harness: harness.clone(),
                     policy: Arc::new(PolicySet::default()),
                     grants: Arc::new(Grants::default()),
                     env: Vec::new(),
                     placement: Placement::default(),
                     notes: Vec::new(),
-                }),
-                None => Err(Refusal::new("no harness", "name one")),
+                })
             }),
             start: Box::new(move |_, _| {
                 count.fetch_add(1, Relaxed);
                 Ok(())
             }),
-            revocations: Revocations::new(state.path().join("revoked")),
+            revocations,
             authority: "PEM".to_owned(),
             range: SyntheticRange::default(),
             own_cookie: 0,
@@ -326,6 +348,7 @@ mod tests {
             annotations: BTreeMap::from([("understudy.harness".to_owned(), "generic".to_owned())]),
             user: User { uid: 0, gid: 0 },
             env: BTreeMap::new(),
+            args: Vec::new(),
         }
     }
 
@@ -404,6 +427,21 @@ mod tests {
     }
 
     #[test]
+    fn a_revocation_in_the_middle_of_a_start_holds() {
+        let stand = stand();
+        stand.registry.prepare(prepare("a", "agent")).unwrap();
+        stand.registry.revoke("agent").unwrap();
+        assert!(attach(&stand.registry, "a").unwrap_err().reason.contains("revoked"));
+
+        let mut late = prepare("b", "other");
+        late.annotations.insert("understudy.harness".to_owned(), REVOKED_MEANWHILE.to_owned());
+        let (attach, descriptors) = sockets("b");
+        let both = Reattach { prepare: late, attach };
+        assert!(stand.registry.reattach(both, descriptors).unwrap_err().reason.contains("revoked"));
+        assert_eq!(stand.started.load(Relaxed), 0);
+    }
+
+    #[test]
     fn revoke_needs_one_container() {
         let stand = stand();
         stand.registry.prepare(prepare("a", "one")).unwrap();
@@ -412,6 +450,12 @@ mod tests {
             assert!(stand.registry.revoke(wanted).is_err(), "{wanted:?}");
         }
         stand.registry.revoke("aaaa").unwrap();
+        assert!(stand.registry.prepare(prepare("b", "two")).is_ok());
+
+        // The name of one is how the id of another begins.
+        stand.registry.prepare(prepare("c", "bbb")).unwrap();
+        stand.registry.revoke("bbb").unwrap();
+        assert!(stand.registry.prepare(prepare("c", "bbb")).is_err());
         assert!(stand.registry.prepare(prepare("b", "two")).is_ok());
     }
 

@@ -229,7 +229,7 @@ fn handshake_fault(error: &io::Error, hello: &Hello) -> Fault {
         }
         None => format!("TLS handshake: {error}"),
     };
-    Fault::new(Reason::Malformed, &detail)
+    Fault::new(Reason::HandshakeFailed, &detail)
 }
 
 /// Why a connection did not become requests.

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use understudy_policies::HostName;
 
 use super::foreign;
@@ -19,6 +19,8 @@ use crate::reason::Reason;
 #[derive(Debug, Clone, Copy)]
 pub struct RequestHead<'a> {
     pub host: &'a HostName,
+    /// Any token may be one (RFC 9110 section 9.1), a credential too.
+    pub method: &'a Method,
     /// Whether the way to the upstream is verified TLS.
     pub verified_tls: bool,
     pub uri: &'a Uri,
@@ -55,6 +57,7 @@ pub fn examine(vault: &Vault, grants: &Grants, head: RequestHead<'_>) -> Result<
 /// A part of the head, as messages name it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Place<'a> {
+    Method,
     Url,
     Host,
     /// Not quoted: it may be what must not be repeated.
@@ -65,6 +68,7 @@ pub(super) enum Place<'a> {
 impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Method => f.write_str("method"),
             Self::Url => f.write_str("URL"),
             Self::Host => f.write_str("host name"),
             Self::HeaderName => f.write_str("the name of a header"),
@@ -94,6 +98,7 @@ fn no_real_value(vault: &Vault, head: &RequestHead<'_>) -> Result<(), Credential
 fn outside_values<'a>(head: &RequestHead<'a>) -> Vec<(Place<'a>, Vec<u8>)> {
     let mut parts = vec![
         (Place::Host, head.host.as_str().as_bytes().to_vec()),
+        (Place::Method, head.method.as_str().as_bytes().to_vec()),
         (Place::Url, head.uri.to_string().into_bytes()),
     ];
     parts.extend(head.headers.keys().map(|name| (Place::HeaderName, name.as_str().as_bytes().to_vec())));

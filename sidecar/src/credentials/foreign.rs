@@ -2,10 +2,13 @@
 //! carry data out that no policy of hosts can see.
 
 use http::HeaderName;
+use http::uri::PathAndQuery;
 use understudy_policies::HostName;
 
+use super::declaration::Declaration;
 use super::examine::{CredentialDenial, Place, RequestHead, Swaps};
 use super::finder::decoded_forms;
+use super::placement::Placement;
 use super::stand_in::KNOWN_PREFIXES;
 use super::vault::Vault;
 use crate::reason::Reason;
@@ -25,31 +28,46 @@ const CREDENTIAL_HEADERS: [&str; 11] = [
     "x-amz-security-token",
 ];
 
-/// The fewest characters after a known prefix that make a credential of a word.
-const MIN_AFTER_PREFIX: usize = 20;
+/// The fewest characters after a prefix that make a credential of a word.
+fn shortest_rest(prefix: &str) -> usize {
+    match prefix {
+        // An access key id is as long as this, and stands in the query of a signed URL.
+        "AKIA" => 16,
+        // The start of too many harmless words.
+        short if short.len() < 4 => 32,
+        _ => 20,
+    }
+}
 
 /// Refuses what looks like a credential and is not among `swaps`, if any secret is bound to the host: granted or
 /// not, usable or not.
 pub(super) fn check(vault: &Vault, head: &RequestHead<'_>, swaps: &Swaps) -> Result<(), CredentialDenial> {
-    let placed: Vec<&HeaderName> =
-        vault.bound_to(head.host).flat_map(|d| &d.placements).map(|placement| placement.header()).collect();
-    if placed.is_empty() {
+    let bound: Vec<&Declaration> = vault.bound_to(head.host).collect();
+    if bound.is_empty() {
         return Ok(());
     }
+    let placed: Vec<&HeaderName> = bound.iter().flat_map(|d| &d.placements).map(Placement::header).collect();
+    // A prefix that was declared says what this host's own credentials look like.
+    let declared = bound.iter().filter_map(|d| d.prefix.as_deref());
+    // One or two characters tell nothing.
+    let prefixes: Vec<&str> =
+        KNOWN_PREFIXES.into_iter().chain(declared).filter(|prefix| prefix.len() >= 3).collect();
     for name in head.headers.keys() {
         let for_credentials = placed.contains(&name) || CREDENTIAL_HEADERS.contains(&name.as_str());
         for (index, value) in head.headers.get_all(name).iter().enumerate() {
             let swapped = swaps.headers.iter().any(|(n, i, _)| n == name && *i == index);
             let empty = value.as_bytes().trim_ascii().is_empty();
-            if !swapped && !empty && (for_credentials || looks_like_a_credential(value.as_bytes())) {
+            if !swapped && !empty && (for_credentials || holds_credential(value.as_bytes(), &prefixes)) {
                 return Err(denial(head.host, Place::Header(name)));
             }
         }
     }
-    match head.uri.query() {
-        Some(query) if looks_like_a_credential(query.as_bytes()) => Err(denial(head.host, Place::Url)),
-        _ => Ok(()),
+    // Some services take a credential as a segment of the path.
+    let url = head.uri.path_and_query().map_or("", PathAndQuery::as_str);
+    if holds_credential(url.as_bytes(), &prefixes) {
+        return Err(denial(head.host, Place::Url));
     }
+    Ok(())
 }
 
 fn denial(host: &HostName, place: Place<'_>) -> CredentialDenial {
@@ -63,23 +81,22 @@ fn denial(host: &HostName, place: Place<'_>) -> CredentialDenial {
     }
 }
 
-/// A word that starts like the long-lived credentials of a known service, and goes on as long as one.
-fn looks_like_a_credential(text: &[u8]) -> bool {
-    decoded_forms(text).iter().any(|text| {
-        // Short prefixes are the start of too many harmless words.
-        KNOWN_PREFIXES.iter().filter(|prefix| prefix.len() >= 4).any(|prefix| occurs(text, prefix.as_bytes()))
-    })
+/// A word that starts with one of the prefixes of long-lived credentials, and goes on as long as one.
+fn holds_credential(text: &[u8], prefixes: &[&str]) -> bool {
+    decoded_forms(text).iter().any(|text| prefixes.iter().any(|prefix| occurs(text, prefix)))
 }
 
-fn occurs(text: &[u8], prefix: &[u8]) -> bool {
+fn occurs(text: &[u8], prefix: &str) -> bool {
     let letter = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     text.windows(prefix.len()).enumerate().any(|(at, window)| {
-        if window != prefix || at.checked_sub(1).and_then(|before| text.get(before)).is_some_and(letter) {
+        if window != prefix.as_bytes()
+            || at.checked_sub(1).and_then(|before| text.get(before)).is_some_and(letter)
+        {
             return false;
         }
         let rest = text.get(at + prefix.len()..).unwrap_or_default();
         let word: Vec<&u8> = rest.iter().take_while(|b| letter(b)).collect();
-        word.len() >= MIN_AFTER_PREFIX && word.iter().any(|b| b.is_ascii_digit())
+        word.len() >= shortest_rest(prefix) && word.iter().any(|b| b.is_ascii_digit())
     })
 }
 
@@ -94,6 +111,10 @@ mod tests {
             ("key=AIzaSyA0123456789abcdefghijklmnop", true),
             ("Bearer ghp_0123456789abcdefghijABCDEFGHIJ", true),
             ("sk%2Dant%2Dapi03%2Dabcdefghij0123456789", true),
+            ("realtime, insecure-api-key.sk-abcdefghij0123456789ABCDEFGHIJ0123456789", true),
+            ("?X-Amz-Credential=AKIA0123456789ABCDEF/20260101/us-east-1", true),
+            ("/blog/sk-and-a-few-more-words-2024", false),
+            ("AKIA0123", false),
             ("task-ant-api03-abcdefghij0123456789", false),
             ("sk-ant-api03-short1", false),
             ("npm_package_config_without_digits", false),
@@ -101,7 +122,7 @@ mod tests {
             ("oauth-2025-04-20,prompt-caching-2024-07-31", false),
             ("", false),
         ] {
-            assert_eq!(looks_like_a_credential(text.as_bytes()), expected, "{text}");
+            assert_eq!(holds_credential(text.as_bytes(), &KNOWN_PREFIXES), expected, "{text}");
         }
     }
 }

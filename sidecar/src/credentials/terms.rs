@@ -71,6 +71,16 @@ fn no_real_value(prepare: &Prepare, vault: &Vault) -> Result<(), Refusal> {
             ));
         }
     }
+    for (place, argument) in prepare.args.iter().enumerate() {
+        if let Some(secret) = vault.real_value_in(argument.as_bytes()) {
+            return Err(Refusal::new(
+                format!(
+                    "argument {place} of the container's command holds the real value of secret `{secret}`"
+                ),
+                format!("leave it out of the command; the container is given a stand-in for `{secret}`"),
+            ));
+        }
+    }
     for (key, value) in &prepare.annotations {
         if let Some(secret) = vault.real_value_in(value.as_bytes()) {
             return Err(Refusal::new(

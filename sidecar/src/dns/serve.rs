@@ -1,11 +1,9 @@
 //! Serves a container's DNS sockets.
 
 use std::io;
-use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lru::LruCache;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
@@ -13,6 +11,7 @@ use tokio::sync::Semaphore;
 use crate::audit::{Audit, Entry};
 use crate::container::Container;
 use crate::dns::answer::{Answer, Outcome, answer};
+use crate::dns::told::Told;
 use crate::reason::Reason;
 
 /// The largest message that is read. Real queries are far smaller; what is longer is malformed.
@@ -20,25 +19,22 @@ const MAX_QUERY: usize = 4096;
 /// DNS over TCP: connections at once, and how long an idle one stays.
 const MAX_CONNECTIONS: usize = 32;
 const IDLE: Duration = Duration::from_secs(10);
-/// Denied names that are remembered, so that a name asked for in a loop is told of once.
-const REMEMBERED: usize = 256;
 
 /// One container's DNS: answers, and tells the audit of denied names.
 #[derive(Debug)]
 pub struct DnsService {
     container: Arc<Container>,
     audit: Audit,
-    told: Mutex<LruCache<String, ()>>,
+    told: Mutex<Told>,
     connections: Semaphore,
 }
 
 impl DnsService {
     pub fn new(container: Arc<Container>, audit: Audit) -> Arc<Self> {
-        let capacity = NonZeroUsize::new(REMEMBERED).unwrap_or(NonZeroUsize::MIN);
         Arc::new(Self {
             container,
             audit,
-            told: Mutex::new(LruCache::new(capacity)),
+            told: Mutex::new(Told::new(Instant::now())),
             connections: Semaphore::new(MAX_CONNECTIONS),
         })
     }
@@ -113,10 +109,15 @@ impl DnsService {
             Outcome::Sunk(name) => (name.to_string(), Some(name.to_string()), Reason::HostNotAllowed, None),
             Outcome::Refused(what) => (what.clone(), None, Reason::ProtocolNotAllowed, Some(what)),
         };
-        let known = self.told.lock().unwrap_or_else(PoisonError::into_inner).put(key, ()).is_some();
-        if !known {
+        let unsaid = self.told.lock().unwrap_or_else(PoisonError::into_inner).tell(key, Instant::now());
+        if let Some(unsaid) = unsaid {
+            let more = (unsaid > 0).then(|| format!("{unsaid} more were left out before this one"));
             let mut entry = Entry::new(&self.container, "dns");
-            (entry.host, entry.reason, entry.detail) = (host, Some(reason), detail);
+            (entry.host, entry.reason) = (host, Some(reason));
+            entry.detail = match (detail, more) {
+                (Some(detail), Some(more)) => Some(format!("{detail}; {more}")),
+                (detail, more) => detail.or(more),
+            };
             self.audit.write(entry);
         }
         Some(bytes)

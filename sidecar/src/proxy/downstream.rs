@@ -42,9 +42,15 @@ impl Downstream {
         self.received.store(true, Relaxed);
     }
 
-    /// The request, and how many are now under way.
+    /// Whether no request is under way: what an HTTP/1.1 client sends then is the head of its next one.
+    pub(super) fn is_between_requests(&self) -> bool {
+        self.in_flight.load(Relaxed) == 0
+    }
+
+    /// The request, and how many are now under way on this connection.
     pub(super) fn begin(self: &Arc<Self>) -> (InFlight, usize) {
         self.requests.fetch_add(1, Relaxed);
+        self.container.counters.open_requests.fetch_add(1, Relaxed);
         let before = self.in_flight.fetch_add(1, Relaxed);
         (InFlight(Arc::clone(self)), before + 1)
     }
@@ -53,5 +59,6 @@ impl Downstream {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Relaxed);
+        self.0.container.counters.open_requests.fetch_sub(1, Relaxed);
     }
 }

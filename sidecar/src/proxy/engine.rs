@@ -3,6 +3,7 @@
 use std::hash::RandomState;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -22,7 +23,7 @@ use super::pool_key::PoolKey;
 use super::record::Exchange;
 use super::request::{Head, Target, target, written};
 use super::{Downstream, h2_limits, headers};
-use crate::audit::{Audit, path_without_values};
+use crate::audit::Audit;
 use crate::connection::Standing;
 use crate::credentials::{RequestHead, Swaps, Vault, examine};
 use crate::decide::decide;
@@ -42,6 +43,8 @@ pub(super) struct Engine {
     pub(super) resolver: Arc<Resolver>,
     pub(super) audit: Audit,
     pub(super) connect: Duration,
+    /// Under way at once, of one container.
+    pub(super) requests: u64,
     pub(super) hasher: RandomState,
 }
 
@@ -55,7 +58,9 @@ impl Engine {
         let Some(accepted) = &exchange.accepted else { return Err(exchange.refuse(Reason::Internal)) };
         let downstream = Arc::clone(&accepted.downstream);
         let container = &downstream.container;
-        if accepted.in_flight > h2_limits::REQUESTS_IN_FLIGHT {
+        if accepted.in_flight > h2_limits::REQUESTS_IN_FLIGHT
+            || container.counters.open_requests.load(Relaxed) > self.requests
+        {
             return Err(exchange.refuse(Reason::Overloaded));
         }
         if container.is_revoked() {
@@ -87,6 +92,7 @@ impl Engine {
 
         let head = RequestHead {
             host: &target.host,
+            method,
             // Upstream is TLS, always verified, exactly if the container spoke TLS.
             verified_tls: downstream.tls,
             uri: &uri,
@@ -130,9 +136,9 @@ impl ProxyHttp for Engine {
         exchange.accept(Arc::clone(downstream));
         let request = session.req_header();
         exchange.entry(|entry| {
-            entry.method = Some(request.method.as_str().chars().take(32).collect());
+            entry.method = Some(self.audit.shown(request.method.as_str(), 32));
             let path = request.uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str);
-            entry.path = Some(path_without_values(path));
+            entry.path = Some(self.audit.shown_path(path));
         });
         Ok(())
     }
@@ -211,6 +217,10 @@ impl ProxyHttp for Engine {
         request: &mut RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
+        // Resolving and connecting take their time: this is the last moment before anything is sent.
+        if exchange.is_revoked() {
+            return Error::e_explain(ErrorType::InternalError, "revoked");
+        }
         let Some(plan) = &exchange.plan else {
             return Error::e_explain(ErrorType::InternalError, "request without a plan");
         };

@@ -35,6 +35,9 @@ pub struct GatewayParts {
 pub struct Limits {
     /// Open connections of one container.
     pub connections: u64,
+    /// Requests of one container under way, over all its connections: each can take an upstream connection, and the
+    /// sidecar's descriptors and memory are those of all containers.
+    pub requests: u64,
     /// From accepting to knowing what it is.
     pub first_bytes: Duration,
     pub handshake: Duration,
@@ -48,6 +51,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1024,
+            requests: 512,
             first_bytes: Duration::from_secs(10),
             handshake: Duration::from_secs(10),
             connect: Duration::from_secs(10),
@@ -90,6 +94,7 @@ impl Gateway {
             resolver: parts.resolver,
             audit: parts.audit.clone(),
             connect: parts.limits.connect,
+            requests: parts.limits.requests,
             hasher: std::hash::RandomState::new(),
         };
         let mut proxy = HttpProxy::new(engine, Arc::new(configuration));

@@ -18,9 +18,10 @@ pub(super) fn options() -> H2Options {
         .max_pending_accept_reset_streams(20)
         .max_local_error_reset_streams(Some(100))
         .max_concurrent_reset_streams(20)
-        // Windows are memory that one connection can fill while the upstream does not read.
-        .initial_window_size(1 << 20)
-        .initial_connection_window_size(4 << 20)
-        .max_send_buffer_size(1 << 20);
+        // Windows are memory that one connection can fill while the upstream does not read, and the buffer is memory
+        // that each stream can fill while the container does not. Loopback needs no more for its full speed.
+        .initial_window_size(256 << 10)
+        .initial_connection_window_size(1 << 20)
+        .max_send_buffer_size(128 << 10);
     options
 }

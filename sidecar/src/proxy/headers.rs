@@ -11,9 +11,8 @@ use crate::credentials::Swaps;
 /// Origin-form and one Host, whatever form the client chose (RFC 9112 section 3.2.2 asks this of gateways).
 pub(super) fn normalise(request: &mut RequestHeader, target: &Target) -> Result<()> {
     let uri = if request.version == Version::HTTP_2 && request.uri.authority().is_some() {
-        let builder = Uri::builder().authority(target.authority.as_str());
-        let scheme = request.uri.scheme_str().unwrap_or("https").to_owned();
-        builder.scheme(scheme.as_str()).path_and_query(target.path.clone()).build()
+        let builder = Uri::builder().scheme(target.scheme.clone()).authority(target.authority.as_str());
+        builder.path_and_query(target.path.clone()).build()
     } else {
         Uri::builder().path_and_query(target.path.clone()).build()
     };
@@ -74,6 +73,7 @@ mod tests {
             host: "api.example.com".parse().unwrap(),
             authority: "api.example.com".to_owned(),
             path: "/a?b".parse().unwrap(),
+            scheme: http::uri::Scheme::HTTPS,
             upgrade: Upgrade::None,
         }
     }
@@ -93,6 +93,15 @@ mod tests {
         assert_eq!(request.raw_path(), b"/a?b");
         assert_eq!(request.headers.get("host").unwrap(), "api.example.com");
         assert_eq!(request.headers.len(), 1);
+    }
+
+    #[test]
+    fn the_scheme_is_that_of_the_connection() {
+        let mut request = RequestHeader::build("GET", b"/", None).unwrap();
+        request.set_version(Version::HTTP_2);
+        request.set_uri(Uri::from_static("gopher://api.example.com/a?b"));
+        normalise(&mut request, &target()).unwrap();
+        assert_eq!(request.uri, Uri::from_static("https://api.example.com/a?b"));
     }
 
     #[test]

@@ -102,6 +102,7 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::NameMissing => "refused: the connection names no host",
         Reason::Malformed => "refused: the request is not well-formed",
         Reason::ProtocolNotAllowed => "refused: only HTTP and HTTPS can leave this container",
+        Reason::HandshakeFailed => "refused: the TLS handshake did not come to an end",
         Reason::Timeout => "refused: too little arrived in time",
         Reason::DirectConnection => "refused: this is not a server",
         Reason::ProxyRequest => {

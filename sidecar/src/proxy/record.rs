@@ -21,6 +21,8 @@ use crate::reason::Reason;
 pub(super) struct Exchange {
     pub(super) audit: Audit,
     pub(super) accepted: Option<Accepted>,
+    /// To the very end: after the line is written, the rest of a body that nobody wanted is still read.
+    count: Option<InFlight>,
     pub(super) plan: Option<Plan>,
     /// Address of the upstream that is tried, from 0.
     pub(super) attempt: usize,
@@ -35,7 +37,6 @@ pub(super) struct Accepted {
     pub(super) downstream: Arc<Downstream>,
     pub(super) entry: Entry,
     pub(super) in_flight: usize,
-    _count: InFlight,
 }
 
 /// All that an allowed request needs on its way.
@@ -49,7 +50,7 @@ pub(super) struct Plan {
 
 impl Exchange {
     pub(super) fn new(audit: Audit) -> Self {
-        Self { audit, accepted: None, plan: None, attempt: 0, retried: false, connect_by: None }
+        Self { audit, accepted: None, count: None, plan: None, attempt: 0, retried: false, connect_by: None }
     }
 
     pub(super) fn accept(&mut self, downstream: Arc<Downstream>) {
@@ -57,7 +58,8 @@ impl Exchange {
         let mut entry = Entry::new(&downstream.container, if downstream.tls { "https" } else { "http" });
         entry.port = Some(downstream.port);
         entry.host = downstream.identity.name.as_ref().map(ToString::to_string);
-        self.accepted = Some(Accepted { downstream, entry, in_flight, _count: count });
+        self.accepted = Some(Accepted { downstream, entry, in_flight });
+        self.count = Some(count);
     }
 
     /// Notes a refusal, and gives the page that tells it.

@@ -1,6 +1,6 @@
 //! Which host a request is for, and in which form it goes on. Pure.
 
-use http::uri::{Authority, PathAndQuery};
+use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Uri, Version, header};
 use pingora_http::RequestHeader;
 use understudy_policies::{HostName, NameError};
@@ -24,6 +24,8 @@ pub(super) struct Target {
     pub(super) authority: String,
     /// Path and query in origin-form, or `*`.
     pub(super) path: PathAndQuery,
+    /// What the connection is, whatever an HTTP/2 client calls it.
+    pub(super) scheme: Scheme,
     pub(super) upgrade: Upgrade,
 }
 
@@ -61,8 +63,8 @@ pub(super) fn target(identity: &Identity, tls: bool, port: u16, head: Head<'_>) 
     let (name, stated_port) = named.map_err(refused)?;
     let absolute = head.version != Version::HTTP_2 && head.uri.scheme().is_some();
     let elsewhere = if absolute { Reason::ProxyRequest } else { Reason::NameMismatch };
-    let scheme = if tls { "https" } else { "http" };
-    if absolute && head.uri.scheme_str() != Some(scheme) {
+    let scheme = if tls { Scheme::HTTPS } else { Scheme::HTTP };
+    if absolute && head.uri.scheme() != Some(&scheme) {
         return Err(refused(Reason::ProxyRequest));
     }
     if identity.name.as_ref().is_some_and(|identity| *identity != name) {
@@ -77,7 +79,7 @@ pub(super) fn target(identity: &Identity, tls: bool, port: u16, head: Head<'_>) 
         Some(port) => format!("{name}:{port}"),
         None => name.to_string(),
     };
-    Ok(Target { host: name, authority, path, upgrade })
+    Ok(Target { host: name, authority, path, scheme, upgrade })
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,6 +149,12 @@ fn upgrade(head: Head<'_>) -> Result<Upgrade, Reason> {
                 _ => return Err(Reason::ProxyRequest),
             };
         }
+    }
+    // RFC 6455 section 4.1. With a body, the two sides could differ on where the tunnel begins.
+    let bodied =
+        [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|h| head.headers.contains_key(h));
+    if found == Upgrade::WebSocket && (head.method != Method::GET || bodied) {
+        return Err(Reason::Malformed);
     }
     Ok(found)
 }

@@ -19,8 +19,11 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use super::Downstream;
+use super::{Downstream, h2_limits};
 
+/// Of an HTTP/1.1 request's head, with what may follow it in the same reads. As much as HTTP/2 allows; pingora would
+/// keep 1 MiB for each connection.
+const LONGEST_HEAD: usize = h2_limits::HEADER_LIST as usize;
 /// One TLS record of the largest size.
 const WRITE_BUFFER: usize = 16 * 1024 + 512;
 
@@ -110,6 +113,8 @@ pub struct Conn<T> {
     socket: Arc<SocketDigest>,
     proxy: Option<Arc<ProxyDigest>>,
     downstream: Arc<Downstream>,
+    /// Bytes since the last request ended.
+    head: usize,
 }
 
 impl Conn<Replay> {
@@ -136,7 +141,7 @@ impl<T> Conn<T> {
         let proxy = ResponseHeader::build(200, Some(0)).ok();
         let proxy = proxy.map(|head| Arc::new(ProxyDigest::new(Box::new(head), Some(data))));
         let socket = Arc::new(SocketDigest::from_raw_fd(fd));
-        Self { io, fd, http2, ssl, socket, proxy, downstream }
+        Self { io, fd, http2, ssl, socket, proxy, downstream, head: 0 }
     }
 
     pub fn is_http2(&self) -> bool {
@@ -152,8 +157,17 @@ impl<T: AsyncRead + Unpin> AsyncRead for Conn<T> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.io).poll_read(context, buffer);
-        if buffer.filled().len() > before {
+        let read = buffer.filled().len() - before;
+        if read > 0 {
             self.downstream.mark_received();
+        }
+        if self.http2 || !self.downstream.is_between_requests() {
+            self.head = 0;
+            return result;
+        }
+        self.head += read;
+        if self.head > LONGEST_HEAD {
+            return Poll::Ready(Err(io::Error::other("request head of more than 64 KiB")));
         }
         result
     }

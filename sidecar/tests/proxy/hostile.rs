@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::client::{Client, H2, nothing};
+use crate::client::{Client, H2, full, nothing, whole};
 use crate::upstream::Protocols;
 use crate::world::{HOST, TO_HOST, World};
 
@@ -143,6 +143,53 @@ async fn a_header_list_beyond_the_limit_is_refused() {
     };
     assert!(refused);
     assert_eq!(world.upstream.requests(), 0);
+}
+
+/// The HTTP/2 parser looks at the first of two lengths; an HTTP/1.1 upstream may look at the other, and take the rest of
+/// the body for a request that nobody judged.
+#[tokio::test]
+async fn two_lengths_do_not_reach_an_http1_upstream() {
+    let world = World::speaking(Protocols::Plain).await;
+    let mut stream = world.connect(TO_HOST).await;
+    let literal = |name: &str, value: &str| {
+        let mut field = vec![0, u8::try_from(name.len()).unwrap()];
+        field.extend(name.as_bytes());
+        field.push(u8::try_from(value.len()).unwrap());
+        field.extend(value.as_bytes());
+        field
+    };
+    // :method POST, :scheme http, :path /, :authority HOST (RFC 7541 section 6).
+    let mut block = vec![0x83, 0x86, 0x84, 0x41, u8::try_from(HOST.len()).unwrap()];
+    block.extend(HOST.as_bytes());
+    block.extend([literal("content-length", "4"), literal("content-length", "0")].concat());
+    let mut frames = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    frames.extend([0, 0, u8::try_from(block.len()).unwrap(), 1, 4, 0, 0, 0, 1]);
+    frames.extend(block);
+    frames.extend([0, 0, 4, 0, 1, 0, 0, 0, 1]);
+    frames.extend(b"body");
+    stream.write_all(&frames).await.unwrap();
+    let mut answer = Vec::new();
+    // RST_STREAM of stream 1 with PROTOCOL_ERROR (RFC 9113 section 6.4).
+    let reset = [0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 1];
+    while !answer.windows(reset.len()).any(|window| window == reset) {
+        assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0, "{answer:?}");
+    }
+    assert_eq!(world.upstream.connections(), 0);
+}
+
+/// pingora would buffer 1 MiB of head for each of a container's connections.
+#[tokio::test]
+async fn an_http1_head_beyond_the_limit_ends_the_connection() {
+    let world = World::speaking(Protocols::Plain).await;
+    let mut client = Client::plain(world.connect(TO_HOST).await).await;
+    for _ in 0..3 {
+        let request = client.request("/upload").method("POST").header("x", "y".repeat(40_000));
+        let response = client.send(request.body(full(vec![b'z'; 100_000])).unwrap()).await.unwrap();
+        assert_eq!(whole(response).await.0.status, 200);
+    }
+    let request = client.request("/hello").header("x", "y".repeat(100_000)).body(nothing()).unwrap();
+    assert!(client.send(request).await.is_err());
+    assert_eq!(world.upstream.requests(), 3);
 }
 
 /// CVE-2023-44487: opening streams and resetting them at once ends the connection.

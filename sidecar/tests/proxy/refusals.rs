@@ -215,3 +215,31 @@ async fn too_many_connections_are_closed_at_once() {
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
     assert_eq!(world.only_line().await["reason"], "overloaded");
 }
+
+/// Each can take an upstream connection, and descriptors are there for all containers.
+#[tokio::test]
+async fn too_many_requests_are_refused_over_all_connections_of_a_container() {
+    let silent = [127, 0, 0, 2];
+    let mut options = Options { addresses: vec![silent.into()], ..Options::default() };
+    options.limits.requests = 3;
+    let world = World::with(options).await;
+    let _gate =
+        tokio::net::TcpListener::bind((std::net::Ipv4Addr::from(silent), world.upstream.port())).await;
+    for alpn in [H2, H1, H2] {
+        let mut client = Client::new(&world, alpn).await;
+        let request = client.request("/hello").body(nothing()).unwrap();
+        tokio::spawn(async move { client.send(request).await.map(drop) });
+    }
+    let counters = &world.container.counters;
+    while counters.open_requests.load(std::sync::atomic::Ordering::Relaxed) < 3 {
+        tokio::task::yield_now().await;
+    }
+    let (head, _) = Client::new(&world, H1).await.get("/hello").await;
+    assert_eq!(
+        (head.status.as_u16(), head.headers["x-understudy-reason"].to_str().unwrap()),
+        (429, "overloaded")
+    );
+    while counters.open_requests.load(std::sync::atomic::Ordering::Relaxed) > 3 {
+        tokio::task::yield_now().await;
+    }
+}

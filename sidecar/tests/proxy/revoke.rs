@@ -7,11 +7,11 @@ use http_body_util::BodyExt;
 use hyper::body::Frame;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::client::{Client, H1, H2, nothing};
 use crate::upstream::Protocols;
-use crate::world::{TO_HOST, World};
+use crate::world::{Options, STAND_IN, TO_HOST, World};
 
 #[tokio::test]
 async fn a_running_stream_ends_on_both_sides() {
@@ -61,5 +61,31 @@ async fn a_tunnel_and_an_idle_connection_end_and_no_new_one_begins() {
     assert!(lines.iter().all(|line| line["reason"] == "revoked"), "{lines:#?}");
     while TcpStream::connect(world.listener).await.is_ok() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+/// HTTP/2 requests run on tasks of their own, which outlive their connection for a moment.
+#[tokio::test]
+async fn a_request_that_is_still_connecting_is_never_sent() {
+    for alpn in [H1, H2] {
+        let slow = [127, 0, 0, 2];
+        let world = World::with(Options { addresses: vec![slow.into()], ..Options::default() }).await;
+        let gate = TcpListener::bind((std::net::Ipv4Addr::from(slow), world.upstream.port())).await.unwrap();
+        let mut client = Client::new(&world, alpn).await;
+        let authorization = format!("Bearer {STAND_IN}");
+        let request =
+            client.request("/hello").header("authorization", authorization).body(nothing()).unwrap();
+        let asking = tokio::spawn(async move { client.send(request).await });
+        let (mut from_sidecar, _) = gate.accept().await.unwrap();
+
+        world.container.revoke();
+        assert!(asking.await.unwrap().is_err());
+        let mut to_upstream = TcpStream::connect(world.upstream.address).await.unwrap();
+        tokio::spawn(async move {
+            tokio::io::copy_bidirectional(&mut from_sidecar, &mut to_upstream).await.map(drop)
+        });
+
+        assert_eq!(world.only_line().await["reason"], "revoked");
+        assert_eq!(world.upstream.requests(), 0, "{alpn:?}");
     }
 }

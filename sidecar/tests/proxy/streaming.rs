@@ -139,3 +139,17 @@ impl hyper::body::Body for Chunks {
         self.0.poll_recv(context).map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
     }
 }
+
+/// The upstream has answered, and the client still sends: it must get to read the answer, and may go on.
+#[tokio::test]
+async fn an_answer_before_the_end_of_the_request_is_read() {
+    for alpn in [H1, H2] {
+        let world = World::speaking(Protocols::Http1).await;
+        let mut client = Client::new(&world, alpn).await;
+        for _ in 0..2 {
+            let body = full(vec![b'x'; 300_000]);
+            let request = client.request("/hello").method("POST").body(body).unwrap();
+            assert_eq!(whole(client.send(request).await.unwrap()).await.0.status, 200);
+        }
+    }
+}

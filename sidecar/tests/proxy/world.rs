@@ -105,7 +105,7 @@ impl World {
             roots_file,
             vault: Arc::clone(&vault),
             resolver: Arc::new(resolver),
-            audit: Audit::new(Sink(Arc::clone(&audit))),
+            audit: Audit::new(Sink(Arc::clone(&audit)), Arc::clone(&vault)),
             original_destination: Arc::clone(&stated) as Arc<dyn OriginalDestination>,
             limits: options.limits,
         })

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use understudy_control::EnvironmentVariable;
 
 use super::{super::GUEST, list};
+use crate::record::fingerprint;
 
 /// The host's, copied by Podman: they would lead around the redirection, and mean nothing inside.
 const PROXIES: [&str; 5] = ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"];
@@ -28,12 +29,12 @@ const TRUST_ALL: [&str; 10] = [
 
 const NOTES: &str = "UNDERSTUDY_NOTES";
 
-/// `notes` grows by what is found here, and is written as the last variable.
+/// `notes` grows by what is found here, and is written as the last variable. Answers with what is to be recorded.
 pub(super) fn change(
     process: &mut Map<String, Value>,
     given: &[EnvironmentVariable],
     notes: &mut Vec<String>,
-) -> Result<()> {
+) -> Result<Vec<u64>> {
     let env = list(process, "env")?;
     env.retain(|entry| {
         let name = name_of(entry);
@@ -54,7 +55,7 @@ pub(super) fn change(
     if !notes.is_empty() {
         env.push(json!(format!("{NOTES}={}", notes.join("\n").replace('\0', ""))));
     }
-    Ok(())
+    Ok(env.iter().filter_map(Value::as_str).map(fingerprint).collect())
 }
 
 fn name_of(entry: &Value) -> &str {

@@ -8,10 +8,16 @@ use anyhow::{Context as _, Result};
 use understudy_control::Prepared;
 
 use crate::installation::write_whole;
+use crate::mounted::Place;
 use crate::trust::Bundle;
 
 /// Writes them below the container's own directory, readable for the container's user, whatever its number.
-pub(super) fn write(container: &Path, bundle: &Bundle, prepared: &Prepared) -> Result<PathBuf> {
+pub(super) fn write(
+    container: &Path,
+    bundle: &Bundle,
+    prepared: &Prepared,
+    bound: &[Place],
+) -> Result<PathBuf> {
     let guest = container.join("guest");
     let made = fs::DirBuilder::new().mode(0o755).create(&guest);
     made.with_context(|| format!("{} cannot be made", guest.display()))?;
@@ -25,6 +31,7 @@ pub(super) fn write(container: &Path, bundle: &Bundle, prepared: &Prepared) -> R
     file("ca.crt", bundle.authority.as_bytes())?;
     file("bundle.pem", bundle.pem.as_bytes())?;
     file("resolv.conf", format!("nameserver {}\n", prepared.nameserver).as_bytes())?;
+    file("mounts.json", &serde_json::to_vec(bound)?)?;
     file("place.json", &serde_json::to_vec(&prepared.placement)?)?;
     fs::set_permissions(&guest, fs::Permissions::from_mode(0o755))
         .with_context(|| guest.display().to_string())?;

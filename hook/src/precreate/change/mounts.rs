@@ -65,7 +65,7 @@ mod tests {
         let own = json!({"destination": RESOLV_CONF, "type": "bind", "source": "/x", "options": ["bind"]});
         document["mounts"].as_array_mut().unwrap().insert(0, own);
         let config = config_of(&document);
-        let after = apply(&config, &tree.installation(), request(&config), &prepared()).unwrap();
+        let after = apply(&config, &tree.installation(), request(&config), &prepared(), &[]).unwrap();
         let mounts = after["mounts"].as_array().unwrap();
         let last: Vec<_> =
             mounts[mounts.len() - 4..].iter().map(|mount| mount["destination"].as_str().unwrap()).collect();

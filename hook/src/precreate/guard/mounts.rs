@@ -10,6 +10,7 @@ use understudy_control::Refusal;
 use super::super::host::{Found, Host, Kind};
 use super::protected::{Protected, Reach, all};
 use super::{Surroundings, devices, shown};
+use crate::mounted::Place;
 
 /// Kinds of mounts that bring nothing of the host with them.
 const FRESH: [&str; 7] = ["proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2"];
@@ -30,11 +31,18 @@ const STANDARD: [&str; 9] = [
     "run/secrets",
 ];
 
-pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<(), Refusal> {
+/// Answers with the places that are bound, for the placing hook to compare: a path can be made to mean something else
+/// between this and the runtime's mount, by whoever may write to a directory on the way.
+pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<Vec<Place>, Refusal> {
     let protected = Protection::new(surroundings)?;
+    let mut bound = Vec::new();
     for mount in spec.mounts().iter().flatten() {
         for source in sources(mount)? {
-            check_source(mount, &source, surroundings, &protected)?;
+            let place = check_source(mount, &source, surroundings, &protected)?;
+            // The other one is not seen inside: precreate takes it out.
+            if is_bind(mount) && mount.destination() != Path::new("/etc/resolv.conf") {
+                bound.extend(place);
+            }
         }
     }
     // Also a root file system that is a directory of the host's (--rootfs).
@@ -42,16 +50,22 @@ pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<(), 
     if !root.starts_with(&surroundings.storage.graph_root) {
         let found = look(surroundings.host, root)?;
         protected.check(root, found.as_ref(), surroundings)?;
+        bound.extend(found.map(|found| found.place));
     }
-    Ok(())
+    Ok(bound)
+}
+
+/// crun and runc go by the option, whatever the type.
+fn is_bind(mount: &Mount) -> bool {
+    let mut options = mount.options().iter().flatten();
+    mount.typ().as_deref() == Some("bind") || options.any(|option| option == "bind" || option == "rbind")
 }
 
 /// What a mount shows of the host.
 fn sources(mount: &Mount) -> Result<Vec<PathBuf>, Refusal> {
     let options = || mount.options().iter().flatten().map(String::as_str);
     let kind = mount.typ().as_deref().unwrap_or_default();
-    // crun and runc go by the option, whatever the type.
-    if kind == "bind" || options().any(|option| option == "bind" || option == "rbind") {
+    if is_bind(mount) {
         return Ok(mount.source().iter().cloned().collect());
     }
     if FRESH.contains(&kind) {
@@ -78,7 +92,7 @@ fn check_source(
     source: &Path,
     surroundings: &Surroundings<'_>,
     protected: &Protection,
-) -> Result<(), Refusal> {
+) -> Result<Option<Place>, Refusal> {
     if !source.is_absolute() {
         return Err(Refusal::new(
             format!("the source of the mount at {} is not absolute", shown(mount.destination())),
@@ -88,7 +102,7 @@ fn check_source(
     let own = surroundings.storage.userdata.iter().find_map(|own| source.strip_prefix(own).ok());
     if let Some(file) = own {
         if STANDARD.iter().any(|standard| file == Path::new(standard)) {
-            return Ok(());
+            return Ok(None);
         }
         if file.starts_with("secrets") {
             return Err(Refusal::new(
@@ -100,24 +114,31 @@ fn check_source(
         let upper = mount.typ().as_deref() == Some("overlay") && file.starts_with("overlay");
         let plain = file.components().all(|part| matches!(part, std::path::Component::Normal(_)));
         if upper && plain {
-            return Ok(());
+            return Ok(None);
         }
     }
     let found = look(surroundings.host, source)?;
     if let Some(found) = &found {
         match found.kind {
-            Kind::Plain => {}
-            Kind::Socket => {
-                return Err(Refusal::new(
-                    format!("{} is a socket of a program on the host", shown(source)),
-                    format!("remove the mount of {}", shown(source)),
-                ));
+            Kind::Plain => {
+                if let Some(socket) = surroundings.host.listener_in(source) {
+                    return Err(socket_of_the_host(&socket, source));
+                }
             }
-            device if devices::permitted(device, surroundings.host) => return Ok(()),
+            Kind::Socket => return Err(socket_of_the_host(source, source)),
+            device if devices::permitted(device, surroundings.host) => return Ok(None),
             _ => return Err(devices::refused(&shown(source))),
         }
     }
-    protected.check(source, found.as_ref(), surroundings)
+    protected.check(source, found.as_ref(), surroundings)?;
+    Ok(found.map(|found| found.place))
+}
+
+fn socket_of_the_host(socket: &Path, source: &Path) -> Refusal {
+    Refusal::new(
+        format!("{} is a socket of a program on the host", shown(socket)),
+        format!("remove the mount of {}, or end that program", shown(source)),
+    )
 }
 
 fn look(host: &dyn Host, path: &Path) -> Result<Option<Found>, Refusal> {
@@ -135,6 +156,8 @@ struct Protection {
     present: Vec<(Protected, Found)>,
     /// Named volumes live in Podman's storage and are the user's own.
     volumes: Option<Found>,
+    /// The same, without links in it.
+    volumes_path: PathBuf,
     graphics: Option<Found>,
     devices: Option<Found>,
 }
@@ -152,9 +175,12 @@ impl Protection {
                 Err(error) => return Err(unexamined(&protected.path, &error)),
             }
         }
+        let volumes = surroundings.storage.graph_root.join("volumes");
         Ok(Self {
             present,
-            volumes: look(surroundings.host, &surroundings.storage.graph_root.join("volumes"))?,
+            volumes: look(surroundings.host, &volumes)?,
+            // Where there are none, none can be mounted.
+            volumes_path: std::fs::canonicalize(&volumes).unwrap_or(volumes),
             graphics: look(surroundings.host, Path::new("/dev/dri"))?,
             devices: look(surroundings.host, Path::new("/dev"))?,
         })
@@ -172,6 +198,13 @@ impl Protection {
                 format!("make {} first, or remove the mount", shown(source)),
             ));
         };
+        // `podman volume create --opt type=overlay`: what it shows cannot be told.
+        if found.place.is_of_an_overlay_below(&self.volumes_path) {
+            return Err(Refusal::new(
+                format!("{} is a volume of type overlay, and what it shows cannot be told", shown(source)),
+                "mount the directory itself, with :O for an overlay of it",
+            ));
+        }
         let in_volume = self.volumes.as_ref().is_some_and(|all| found.lies_in(all) && !found.is(all));
         for (protected, target) in &self.present {
             if in_volume && protected.path == surroundings.storage.graph_root {
@@ -320,6 +353,20 @@ mod tests {
         let disguised =
             json!({"destination": "/x", "type": "tmpfs", "source": "/proc", "options": ["rbind"]});
         assert!(mounted(&tree, disguised).is_err());
+    }
+
+    #[test]
+    fn a_directory_with_a_socket_that_is_listened_on_is_refused() {
+        let tree = Tree::new();
+        let directory = tree.home().join("agent");
+        fs::create_dir_all(&directory).unwrap();
+        let listener = UnixListener::bind(directory.join("agent.sock")).unwrap();
+        let refusal = bind(&tree, &directory).unwrap_err();
+        assert!(refusal.reason.contains("agent.sock is a socket"), "{refusal:?}");
+        drop(listener);
+        bind(&tree, &directory).unwrap();
+        let _datagrams = std::os::unix::net::UnixDatagram::bind(directory.join("log")).unwrap();
+        assert!(bind(&tree, &directory).is_err());
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(super) struct Protected {
 }
 
 /// Relative to a home directory. Logins of agents are here too: the sidecar has them, and gives stand-ins.
-const STORES: [&str; 34] = [
+const STORES: [&str; 59] = [
     ".ssh",
     ".aws",
     ".gnupg",
@@ -57,6 +57,31 @@ const STORES: [&str; 34] = [
     ".local/share/opencode/auth.json",
     ".vibe/.env",
     ".config/github-copilot",
+    ".pgpass",
+    ".my.cnf",
+    ".boto",
+    ".s3cfg",
+    ".oci",
+    ".databrickscfg",
+    ".snowflake",
+    ".gem/credentials",
+    ".fly/config.yml",
+    ".pulumi/credentials.json",
+    ".kaggle/kaggle.json",
+    ".cache/huggingface/token",
+    ".config/doctl",
+    ".config/hcloud",
+    ".config/heroku",
+    ".config/netlify",
+    ".config/.wrangler",
+    ".local/share/com.vercel.cli",
+    ".config/rclone",
+    ".config/sops",
+    ".config/age",
+    ".local/share/kwalletd",
+    ".thunderbird",
+    ".config/BraveSoftware",
+    ".config/microsoft-edge",
 ];
 
 /// Sockets that are as good as root, or as good as the user.

@@ -23,7 +23,7 @@ fn setup() -> Setup {
     let theme = declared("theme", "")
         .replace("api.example.com", "shop.example")
         .replace("\"x-api-key\"", "\"x-token\", \"authorization\"");
-    let gone = declared("gone", "").replace("api.example.com", "gone.example");
+    let gone = declared("gone", "prefix = \"acme_\"").replace("api.example.com", "gone.example");
     let text = [declared("key", ""), token, other, theme, gone].concat();
     let values = Values::from([("key", KEY), ("token", TOKEN), ("other", OTHER), ("theme", THEME)]);
     Setup { vault: vault(&text, &values), grants: ["key", "theme", "other"].into_iter().collect() }
@@ -52,7 +52,7 @@ impl Setup {
         examine(
             &self.vault,
             &self.grants,
-            RequestHead { host: &host, verified_tls: tls, uri: &uri, headers: &map },
+            RequestHead { host: &host, method: &Method::GET, verified_tls: tls, uri: &uri, headers: &map },
         )
     }
 
@@ -164,6 +164,24 @@ fn the_table_of_reasons() {
             "*/*".to_owned(),
             Reason::ForeignCredential,
         ),
+        (
+            "https://api.example.com/bot/ghp_0123456789abcdefghijABCDEFGHIJ/send",
+            "accept",
+            "*/*".to_owned(),
+            Reason::ForeignCredential,
+        ),
+        (
+            "https://gone.example/",
+            "x-custom",
+            "acme_abcdefghij0123456789".to_owned(),
+            Reason::ForeignCredential,
+        ),
+        (
+            "https://gone.example/?k=acme_abcdefghij0123456789",
+            "accept",
+            "*/*".to_owned(),
+            Reason::ForeignCredential,
+        ),
         ("https://a.other.example/", "x-api-key", "attacker".to_owned(), Reason::ForeignCredential),
         ("https://gone.example/", "x-api-key", "attacker".to_owned(), Reason::ForeignCredential),
         // Real ones, in any form and place, whoever was granted them.
@@ -211,9 +229,26 @@ fn the_host_name_is_searched_too() {
     let setup = setup();
     let host: HostName = format!("{}.elsewhere.example", TOKEN.to_lowercase()).parse().unwrap();
     let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
-    let head = RequestHead { host: &host, verified_tls: true, uri: &uri, headers: &headers };
+    let head =
+        RequestHead { host: &host, method: &Method::GET, verified_tls: true, uri: &uri, headers: &headers };
     let denial = examine(&setup.vault, &setup.grants, head).unwrap_err();
     assert_eq!((denial.reason, denial.place.as_str()), (Reason::RealCredential, "host name"));
+}
+
+#[test]
+fn the_method_is_searched_too() {
+    let setup = setup();
+    let host = "api.example.com".parse().unwrap();
+    let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
+    for (method, reason) in
+        [(KEY, Reason::RealCredential), (setup.stand_in("key"), Reason::CredentialMisplaced)]
+    {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let head =
+            RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers: &headers };
+        let denial = examine(&setup.vault, &setup.grants, head).unwrap_err();
+        assert_eq!((denial.reason, denial.place.as_str()), (reason, "method"));
+    }
 }
 
 #[test]
@@ -275,7 +310,7 @@ proptest! {
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_bytes(name.as_bytes()).unwrap(), value);
         let host = HostName::from_wire(host.as_bytes()).unwrap();
-        let head = RequestHead { host: &host, verified_tls: true, uri: &uri, headers: &headers };
+        let head = RequestHead { host: &host, method: &Method::GET, verified_tls: true, uri: &uri, headers: &headers };
         if let Ok(swaps) = examine(&setup.vault, &setup.grants, head) {
             for (header, _, value) in swaps.headers {
                 prop_assert_eq!((header.as_str(), host.as_str()), ("x-api-key", "api.example.com"));

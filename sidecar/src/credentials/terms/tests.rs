@@ -35,6 +35,7 @@ fn prepare(annotations: &[(&str, &str)], env: &[(&str, &str)]) -> Prepare {
         annotations,
         user: User { uid: 0, gid: 0 },
         env: map(env),
+        args: Vec::new(),
     }
 }
 
@@ -184,6 +185,16 @@ fn refusals_name_the_annotation_or_variable_and_the_way_out() {
         );
         assert!(!refusal.to_string().contains("REALreal"), "{refusal}");
     }
+}
+
+#[test]
+fn a_real_value_in_the_command_is_refused() {
+    let mut request = prepare(&[], &[]);
+    request.args = vec!["sh".to_owned(), "-c".to_owned(), format!("export K={KEY}; exec claude")];
+    let refusal =
+        terms(&request, &Harnesses::default(), &Policies::default(), &installation(&["key"])).unwrap_err();
+    assert!(refusal.reason.contains("argument 2") && refusal.reason.contains("secret `key`"), "{refusal}");
+    assert!(!refusal.to_string().contains("REALreal"), "{refusal}");
 }
 
 #[test]

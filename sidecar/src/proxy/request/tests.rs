@@ -105,6 +105,19 @@ fn only_websockets_upgrade() {
 }
 
 #[test]
+fn a_websocket_begins_without_a_body() {
+    let with = |method, more: &[(&str, &str)]| {
+        let pairs = [&[("host", "api.example.com"), ("upgrade", "websocket")], more].concat();
+        ask(method, "/", Version::HTTP_11, true, &pairs).map(|target| target.upgrade)
+    };
+    assert_eq!(with(Method::GET, &[]), Ok(Upgrade::WebSocket));
+    assert_eq!(with(Method::POST, &[]), Err(Reason::Malformed));
+    for framing in [("content-length", "5"), ("transfer-encoding", "chunked")] {
+        assert_eq!(with(Method::GET, &[framing]), Err(Reason::Malformed));
+    }
+}
+
+#[test]
 fn a_refused_connection_refuses_everything_and_names_what_was_asked_for() {
     let identity = Identity { name: None, standing: Standing::Refused(Reason::AddressLiteral) };
     let headers = headers(&[("host", "metadata.example")]);

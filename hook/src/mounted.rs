@@ -1,0 +1,188 @@
+//! Where a path lies in the file system that it is on, proc_pid_mountinfo(5).
+//!
+//! A bind mount gives a directory another name, and its parents there are not the ones that it has: `volumes/x/_data` can
+//! be `~/.ssh/keys`, whatever `volumes/x` is. In the file system there is one path for both.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// A path within a file system.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// `major:minor`: the same for every mount of a file system, also where `st_dev` is not (btrfs).
+    device: String,
+    path: PathBuf,
+    /// An overlay shows directories of other file systems, and says of none of its files where it comes from.
+    #[serde(skip)]
+    overlay: bool,
+    /// The path at which that file system is mounted.
+    #[serde(skip)]
+    mount_point: PathBuf,
+}
+
+impl Place {
+    /// For messages.
+    pub(crate) fn shown(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    pub(crate) fn lies_in(&self, other: &Self) -> bool {
+        self.device == other.device && self.path.starts_with(&other.path)
+    }
+
+    /// Whether an overlay is mounted there or on the way there, below `directory` (which has no links in it).
+    pub(crate) fn is_of_an_overlay_below(&self, directory: &Path) -> bool {
+        self.overlay && self.mount_point.starts_with(directory)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Mounts(Vec<Mount>);
+
+#[derive(Debug)]
+struct Mount {
+    device: String,
+    root: PathBuf,
+    point: PathBuf,
+    overlay: bool,
+}
+
+impl Mounts {
+    pub(crate) fn read() -> io::Result<Self> {
+        Self::parse(&fs::read("/proc/self/mountinfo")?)
+    }
+
+    /// The first of `expected` that is not mounted here, each as often as it is expected. Where each is mounted does not
+    /// matter: links in an image change that.
+    pub(crate) fn first_missing<'a>(&self, expected: &'a [Place]) -> Option<&'a Place> {
+        let mut left: Vec<&Mount> = self.0.iter().collect();
+        expected.iter().find(|place| {
+            let found =
+                left.iter().position(|mount| mount.device == place.device && mount.root == place.path);
+            found.map(|found| left.swap_remove(found)).is_none()
+        })
+    }
+
+    fn parse(text: &[u8]) -> io::Result<Self> {
+        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let all = lines.map(|line| {
+            mount(line).ok_or_else(|| io::Error::other("/proc/self/mountinfo is not understood"))
+        });
+        all.collect::<io::Result<_>>().map(Self)
+    }
+
+    /// `path` has no links in it.
+    pub(crate) fn place(&self, path: &Path) -> io::Result<Place> {
+        // Of mounts at one point the last one is seen. (`max_by_key` answers with the last of equals.)
+        let covering = self.0.iter().filter(|mount| path.starts_with(&mount.point));
+        let mount = covering.max_by_key(|mount| mount.point.components().count());
+        let mount = mount.ok_or_else(|| io::Error::other(format!("{} is on no mount", path.display())))?;
+        let rest = path.strip_prefix(&mount.point).map_err(io::Error::other)?;
+        let within = if rest.as_os_str().is_empty() { mount.root.clone() } else { mount.root.join(rest) };
+        Ok(Place {
+            device: mount.device.clone(),
+            path: within,
+            overlay: mount.overlay,
+            mount_point: mount.point.clone(),
+        })
+    }
+}
+
+/// `36 35 98:0 /root /point options [optional fields] - type source options`
+fn mount(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let device = String::from_utf8(fields.nth(2)?.to_vec()).ok()?;
+    let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
+    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+    let overlay = kind == b"overlay" || kind == b"fuse.fuse-overlayfs";
+    Some(Mount { device, root, point, overlay })
+}
+
+/// Blank, tab, line feed and backslash are written as three octal digits.
+fn unescaped(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, more)) = rest.split_first() {
+        let code = rest.get(1..4).filter(|_| *first == b'\\').and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = rest.get(4..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = more;
+            }
+        }
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &[u8] = br"
+22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
+23 22 0:21 / /proc rw - proc proc rw
+30 22 254:1 /home/u/.ssh/keys /srv/volumes/x/_data rw master:1 - ext4 /dev/vda1 rw
+31 22 0:50 / /srv/volumes/o/_data rw - overlay overlay rw,lowerdir=/home/u/.ssh
+32 22 254:1 /home/with\040blank /mnt/a\134b rw - ext4 /dev/vda1 rw
+33 22 0:60 /first /mnt/twice rw - tmpfs tmpfs rw
+34 33 0:61 /second /mnt/twice rw - tmpfs tmpfs rw
+";
+
+    fn place(path: &str) -> Place {
+        Mounts::parse(MOUNTS).unwrap().place(Path::new(path)).unwrap()
+    }
+
+    #[test]
+    fn below_a_bind_mount_the_place_is_where_it_comes_from() {
+        let ssh = place("/home/u/.ssh");
+        assert!(place("/srv/volumes/x/_data").lies_in(&ssh));
+        assert!(place("/srv/volumes/x/_data/sub").lies_in(&ssh));
+        assert!(!place("/srv/volumes/y/_data").lies_in(&ssh));
+        assert!(!place("/home/u/.sshkeys").lies_in(&ssh));
+        assert!(ssh.lies_in(&place("/")) && !place("/proc/1").lies_in(&place("/")));
+    }
+
+    #[test]
+    fn escaped_names_and_the_uppermost_of_two_mounts_are_found() {
+        assert_eq!(place(r"/mnt/a\b/c").path, Path::new("/home/with blank/c"));
+        assert_eq!(place("/mnt/twice/x").path, Path::new("/second/x"));
+    }
+
+    #[test]
+    fn an_overlay_is_told() {
+        let volumes = Path::new("/srv/volumes");
+        assert!(place("/srv/volumes/o/_data/x").is_of_an_overlay_below(volumes));
+        assert!(!place("/srv/volumes/x/_data").is_of_an_overlay_below(volumes));
+    }
+
+    #[test]
+    fn a_mount_of_something_else_is_missed() {
+        let mounts = Mounts::parse(MOUNTS).unwrap();
+        let keys = place("/srv/volumes/x/_data");
+        assert_eq!(mounts.first_missing(&[keys.clone(), place("/mnt/twice")]), None);
+        let twice = [keys.clone(), keys];
+        assert_eq!(mounts.first_missing(&twice), Some(&twice[1]));
+        let other = [place("/home/u/.ssh")];
+        assert_eq!(mounts.first_missing(&other), Some(&other[0]));
+        let written = serde_json::to_vec(&other).unwrap();
+        assert_eq!(
+            mounts.first_missing(&serde_json::from_slice::<Vec<Place>>(&written).unwrap()).unwrap().shown(),
+            "/home/u/.ssh"
+        );
+    }
+
+    #[test]
+    fn what_is_not_understood_is_an_error() {
+        assert!(Mounts::parse(b"22 1 254:1 /\n").is_err());
+        assert!(Mounts::parse(b"").unwrap().place(Path::new("/x")).is_err());
+        Mounts::read().unwrap().place(Path::new("/proc/self")).unwrap();
+    }
+}
