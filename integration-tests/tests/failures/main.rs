@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails as tests do")]
 
 mod between;
+mod control;
 mod hook;
 mod sidecar;
 mod steps;
