@@ -22,7 +22,7 @@ test: packages ## all tests but the long ones, on crun and runc
 
 .PHONY: test-all
 test-all: test ## all tests, the long ones included
-	UNDERSTUDY_TEST_LONG=1 $(MACHINE)/run-tests crun
+	TESTS=long $(MACHINE)/run-tests crun
 
 .PHONY: check
 check: ## format, lints, unit tests
