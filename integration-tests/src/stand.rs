@@ -106,6 +106,14 @@ impl Stand {
         self.lock().as_ref().context("the sidecar does not run")?.logs()
     }
 
+    /// The sidecar's process, as this session numbers it.
+    ///
+    /// # Errors
+    /// If the sidecar does not run.
+    pub fn sidecar_pid(&self) -> Result<u32> {
+        self.lock().as_ref().context("the sidecar does not run")?.pid()
+    }
+
     /// All that arrived in the world so far.
     ///
     /// # Errors

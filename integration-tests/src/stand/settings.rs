@@ -78,6 +78,9 @@ port = [443, 8443]
 host = "private.example"
 
 [[allow]]
+host = "*.wild.example"
+
+[[allow]]
 host = "plain.example"
 port = 80
 "#;

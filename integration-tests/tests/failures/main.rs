@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails as tests do")]
 
+mod between;
+mod control;
 mod hook;
 mod sidecar;
+mod steps;
 
 use understudy_integration_tests::podman::Outcome;
 use understudy_integration_tests::stand::Stand;

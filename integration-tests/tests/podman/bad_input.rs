@@ -97,3 +97,39 @@ fn many_open_connections_do_not_starve_another_container() {
         .unwrap();
     Agent::generic().run(&["curl", "-sSf", "https://other.example/status/200"]).unwrap().success().unwrap();
 }
+
+/// HTTP/1.1 requests that are answered here, with a page, and then the connection is closed (RFC 9112 3.2, 6.3).
+const ANSWERED: &str = r#"
+import socket, time
+for name, data in {
+    "no Host": b"GET /answered HTTP/1.1\r\n\r\n",
+    "no Host, with a field": b"GET /answered HTTP/1.1\r\nAccept: */*\r\nUser-Agent: x\r\n\r\n",
+    "no Host, with a body": b"POST /answered HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello",
+    "an empty Host": b"GET /answered HTTP/1.1\r\nHost: \r\n\r\n",
+    "two Hosts": b"GET /answered HTTP/1.1\r\nHost: plain.example\r\nHost: plain.example\r\n\r\n",
+}.items():
+    s = socket.create_connection(("plain.example", 80), 60); s.settimeout(60)
+    s.sendall(data)
+    answer, start, first = b"", time.monotonic(), None
+    try:
+        while more := s.recv(65536):
+            first = first or time.monotonic() - start
+            answer += more
+        end = "closed"
+    except OSError as e: end = type(e).__name__
+    head, _, body = answer.partition(b"\r\n\r\n")
+    print(name, "|", head.split(b"\r\n")[0].decode(), "| page" if body else "| nothing", "|", end, "|", round(time.monotonic() - start))
+"#;
+
+#[test]
+fn a_request_without_a_host_gets_a_page_and_an_end() {
+    stand();
+    let text = Agent::generic().run(&python(ANSWERED)).unwrap().success().unwrap();
+    for line in text.lines() {
+        assert!(line.contains("| HTTP/1.1 400 ") && line.contains("| closed |"), "{text}");
+        // the engine's own answer to this one has no page
+        assert!(line.contains("| page |") || line.starts_with("two Hosts"), "{text}");
+    }
+    assert_eq!(text.lines().count(), 5, "{text}");
+    assert_nothing_arrived("/answered");
+}

@@ -68,3 +68,62 @@ fn ipv6_answers_do_not_stall_a_client() {
     let script = "import socket; print(sorted({i[0].name for i in socket.getaddrinfo('api.example', 443)}))";
     assert_eq!(Agent::generic().run(&python(script)).unwrap().success().unwrap(), "['AF_INET']\n");
 }
+
+/// Every type and transport, to resolvers on the internet, of the host, link-local ones and its own; ends with the
+/// number of answers.
+const STRAIGHT: &str = r#"
+import os, socket, struct, sys
+name = sys.argv[1]
+def query(t):
+    q = os.urandom(2) + b"\x01\0\0\1\0\0\0\0\0\0"
+    for label in name.split("."): q += bytes([len(label)]) + label.encode()
+    return q + b"\0" + struct.pack(">HH", t, 1)
+lo = socket.if_nametoindex("lo")
+targets = [(socket.AF_INET, (a, 53)) for a in ("8.8.8.8", "127.0.0.53", "169.254.1.1", "10.0.2.3", "192.168.1.1", "255.255.255.255", "224.0.0.251")]
+targets += [(socket.AF_INET6, (a, 53, 0, s)) for a, s in (("::1", 0), ("2001:4860:4860::8888", 0), ("fe80::1", lo), ("fd00::53", 0), ("::ffff:8.8.8.8", 0), ("ff02::fb", lo))]
+answers = 0
+for family, address in targets:
+    # A, AAAA, TXT, NULL, ANY, HTTPS
+    for t in (1, 28, 16, 10, 255, 65):
+        u = socket.socket(family, socket.SOCK_DGRAM); u.settimeout(1)
+        try: u.sendto(query(t), address); answers += bool(u.recv(512))
+        except OSError: pass
+        c = socket.socket(family, socket.SOCK_STREAM); c.settimeout(1)
+        try: c.connect(address); q = query(t); c.sendall(struct.pack(">H", len(q)) + q); answers += bool(c.recv(512))
+        except OSError: pass
+# what else speaks DNS: mDNS, LLMNR, DNS over TLS and QUIC
+for port in (5353, 5355, 853, 784, 8853):
+    for family, a in ((socket.AF_INET, "8.8.8.8"), (socket.AF_INET6, "2001:4860:4860::8888"), (socket.AF_INET, "224.0.0.251")):
+        u = socket.socket(family, socket.SOCK_DGRAM); u.settimeout(1)
+        try: u.sendto(query(1), (a, port)); answers += 1000 * bool(u.recv(512))
+        except OSError: pass
+print(answers)
+"#;
+
+fn asked_for(part: &str) -> Vec<String> {
+    stand().queries().unwrap().into_iter().filter(|name| name.contains(part)).collect()
+}
+
+#[test]
+fn straight_queries_from_an_exec_do_not_leave() {
+    stand();
+    let container = Agent::generic().start(&["sleep", "infinity"]).unwrap();
+    for name in ["straight.evil.example", "straight.wild.example"] {
+        let command = [&python(STRAIGHT)[..], &[name]].concat();
+        let text = container.exec(&command).unwrap().success().unwrap();
+        let answers: usize = text.trim().parse().unwrap();
+        assert!((1..1000).contains(&answers), "{name}: {answers}");
+    }
+    assert_eq!(asked_for("straight"), Vec::<String>::new());
+}
+
+#[test]
+fn a_thousand_labels_below_an_allowed_wildcard_do_not_leave() {
+    stand();
+    let script = "import os, socket\nfor i in range(1000): socket.gethostbyname('label-' + os.urandom(20).hex() + '.wild.example')\nprint('asked')";
+    assert_eq!(Agent::generic().run(&python(script)).unwrap().success().unwrap(), "asked\n");
+    assert_eq!(asked_for("label-"), Vec::<String>::new());
+    // the resolver counts: a permitted request is looked up, by the sidecar
+    Agent::generic().run(&["curl", "-sS", "https://counted.wild.example/counted"]).unwrap();
+    assert!(!asked_for("counted").is_empty());
+}

@@ -9,8 +9,10 @@ mod clients;
 mod credentials;
 mod dns;
 mod hostile;
+mod images;
 mod network;
 mod refusals;
+mod stages;
 
 use understudy_integration_tests::podman::Outcome;
 use understudy_integration_tests::stand::Stand;

@@ -1,0 +1,114 @@
+//! What takes minutes: `make test-all` runs it. One after another, since memory and descriptors are counted.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails as tests do")]
+
+use std::fs;
+
+use understudy_integration_tests::podman::until;
+use understudy_integration_tests::stand::{Agent, Stand};
+
+fn stand() -> &'static Stand {
+    Stand::shared().unwrap()
+}
+
+/// A figure of `/proc/PID/status` of the sidecar, in KiB.
+fn memory(name: &str) -> usize {
+    let status = fs::read_to_string(format!("/proc/{}/status", stand().sidecar_pid().unwrap())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(&format!("{name}:"))).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Runs a script in a container and waits for its last line, which is what is answered; longer than a command may take.
+fn patiently(script: &str) -> String {
+    let script = format!("{{ {script}; }} 2>&1; echo; echo done");
+    let container = Agent::generic().start(&["sh", "-c", &script]).unwrap();
+    let mut text = String::new();
+    for _ in 0..30 {
+        let ended = until("the script", || {
+            text = container.logs()?;
+            Ok(text.ends_with("done\n"))
+        });
+        if ended.is_ok() {
+            return text;
+        }
+    }
+    panic!("it did not end: {text}");
+}
+
+#[test]
+fn a_stream_that_is_silent_for_more_than_a_minute_lives() {
+    stand();
+    for version in ["--http1.1", "--http2"] {
+        let text = patiently(&format!("curl -sSN {version} 'https://other.example/sse?n=3&gap=70000'"));
+        assert_eq!(text.matches("event: tick").count(), 3, "{version}: {text}");
+    }
+}
+
+#[test]
+fn a_gibibyte_down_and_up_is_whole_and_does_not_grow_the_sidecar() {
+    stand();
+    // the same way once, so that what is made once is there
+    patiently("curl -sS -o /dev/null https://other.example/bytes/100000000");
+    let before = memory("VmHWM");
+    for version in ["--http1.1", "--http2"] {
+        let down = format!("curl -sS {version} https://other.example/bytes/1073741824 | sha256sum");
+        let sum = patiently(&down);
+        let wanted = "import hashlib; h = hashlib.sha256(); p = bytes(range(251)) * 4000\n\
+                      for _ in range(1069): h.update(p)\nh.update(p[:1073741824 - 1069 * len(p)]); print(h.hexdigest())";
+        let wanted = Agent::plain()
+            .option("--network=none")
+            .run(&["python3", "-c", wanted])
+            .unwrap()
+            .success()
+            .unwrap();
+        assert!(sum.contains(wanted.trim()), "{version}: {sum}");
+        let up = format!(
+            "head -c 1073741824 /dev/zero >/tmp/z; sha256sum </tmp/z; curl -sS {version} -T /tmp/z https://other.example/upload"
+        );
+        let text = patiently(&up);
+        let sum = text.split_whitespace().next().unwrap();
+        assert!(text.contains(&format!(r#""sha256":"{sum}""#)), "{version}: {text}");
+    }
+    let after = memory("VmHWM");
+    // a hundredth of what went through
+    assert!(after < before + 10 * 1024, "{before} KiB became {after}");
+}
+
+#[test]
+fn a_repository_of_60_mb_is_pushed_and_cloned() {
+    stand();
+    let text = patiently(
+        "set -e; cd /tmp; git clone -q https://git.example/git/hello.git w; cd w; git checkout -q -b large; \
+         head -c 60000000 /dev/urandom >blob; git add blob; \
+         git -c user.name=t -c user.email=t@example.invalid commit -q -m large; git push -q origin large; \
+         git clone -q -b large https://git.example/git/hello.git /tmp/again; \
+         cmp blob /tmp/again/blob && git -C /tmp/again fsck --no-progress && echo identical",
+    );
+    assert!(text.contains("identical"), "{text}");
+}
+
+#[test]
+fn two_hundred_containers_come_and_go_and_leave_nothing() {
+    let stand = stand();
+    let descriptors = || {
+        let list = format!("ls /proc/{}/fd | wc -l", stand.sidecar_pid().unwrap());
+        let mut command = std::process::Command::new("podman");
+        let text =
+            understudy_integration_tests::podman::run(command.args(["unshare", "sh", "-c", &list]), b"");
+        text.unwrap().success().unwrap().trim().parse::<usize>().unwrap()
+    };
+    let round = || {
+        let text = Agent::generic().run(&["curl", "-sS", "https://other.example/status/200"]).unwrap();
+        assert!(text.clone().success().is_ok(), "{}", text.text());
+    };
+    (0..20).for_each(|_| round());
+    let (open, resident) = (descriptors(), memory("VmRSS"));
+    (0..200).for_each(|_| round());
+    let (open_after, resident_after) = (descriptors(), memory("VmRSS"));
+    // pooled connections to the world may have come or gone
+    assert!(open_after <= open + 12, "{open} descriptors became {open_after}");
+    assert!(resident_after <= resident + 4096, "{resident} KiB became {resident_after}");
+    let records =
+        std::path::PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR").unwrap()).join("understudy/containers");
+    assert_eq!(fs::read_dir(records).unwrap().count(), 0);
+}
