@@ -56,9 +56,11 @@ def squat(six, port):
     while True:
         c, _ = s.accept(); print("caught", flush=True); c.close()
 for p in ports: threading.Thread(target=squat, args=p, daemon=True).start()
+print("ready", len(ports), flush=True)
 time.sleep(600)
 "#;
     let container = Agent::generic().start(&["python3", "-c", script]).unwrap();
+    until("the squatter's look at the ports", || Ok(container.logs()?.contains("ready 4"))).unwrap();
     stand.kill_sidecar();
     until("the squatter", || Ok(container.logs()?.contains("squatted"))).unwrap();
     stand.start_sidecar().unwrap();
