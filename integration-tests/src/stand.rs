@@ -141,6 +141,19 @@ impl Stand {
         self.lock().as_ref().context("the sidecar does not run")?.logs()
     }
 
+    /// The sidecar's first process, as this session sees it.
+    ///
+    /// # Errors
+    /// If the sidecar does not run.
+    pub fn sidecar_pid(&self) -> Result<u32> {
+        self.lock().as_ref().context("the sidecar does not run")?.pid()
+    }
+
+    /// The option that puts a container into the world's network.
+    pub fn world_network(&self) -> String {
+        format!("--network=container:{}", self.world.name)
+    }
+
     /// All that arrived in the world so far.
     ///
     /// # Errors
