@@ -144,6 +144,7 @@ fn configure(stand: &Stand, directory: &std::path::Path) -> Result<()> {
         configuration.join("sidecar.toml"),
         format!(
             "extra-ca = [\"/etc/understudy/bench-ca.crt\"]\n\
+             resolvers = [\"127.0.0.1:53\"]\n\
              [names]\n\"{HOST}\" = \"127.0.0.1:{ORIGIN}\"\n\"{SINK_HOST}\" = \"127.0.0.1:{SINK}\"\n"
         ),
     )?;
