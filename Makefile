@@ -40,7 +40,7 @@ check: ## format, lints, unit tests
 	$(CARGO) fmt --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace --lib --bins
-	@if command -v shellcheck >/dev/null; then shellcheck $(MACHINE)/* integration-tests/images/* integration-tests/demo .ci/run; \
+	@if command -v shellcheck >/dev/null; then shellcheck $(MACHINE)/* integration-tests/images/* integration-tests/demo integration-tests/bench .ci/run; \
 	else echo "check: shellcheck is not installed; shell scripts were not looked at"; fi
 
 .PHONY: deny
@@ -80,6 +80,5 @@ uninstall: ## what install wrote; secrets and configuration stay
 	fi
 
 .PHONY: bench
-bench: packages release ## what the hook and the sidecar cost, as ratios
-	integration-tests/images/build
+bench: packages ## what the hook and the sidecar cost, as ratios
 	integration-tests/bench

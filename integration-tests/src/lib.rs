@@ -1,6 +1,7 @@
 //! What the tests on real Podman are made of: a mock of every provider, a stand (a world, a sidecar, agents), and the
 //! programs that run inside an agent's container.
 
+pub mod bench;
 pub mod load;
 pub mod mock;
 pub mod podman;

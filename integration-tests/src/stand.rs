@@ -114,6 +114,11 @@ impl Stand {
         self.lock().as_ref().context("the sidecar does not run")?.pid()
     }
 
+    /// The option that puts a container into the world's network.
+    pub fn world_network(&self) -> String {
+        format!("--network=container:{}", self.world.name)
+    }
+
     /// All that arrived in the world so far.
     ///
     /// # Errors
