@@ -21,12 +21,11 @@ pub fn serve(listener: Listener, registry: Arc<Registry>, stop: Arc<AtomicBool>)
     let listener = Arc::new(listener);
     let callers = Arc::new(AtomicUsize::new(0));
     while !stop.load(Ordering::Relaxed) {
+        // Whether or not anybody calls: who asks for the status all the time must not keep what has expired.
+        registry.expire();
         let channel = match listener.accept(Duration::from_millis(500)) {
             Ok(Some(channel)) => channel,
-            Ok(None) => {
-                registry.expire();
-                continue;
-            }
+            Ok(None) => continue,
             Err(AcceptError::Socket(error)) => {
                 tracing::error!(%error, "control socket");
                 thread::sleep(Duration::from_millis(200));
