@@ -21,8 +21,19 @@ test: packages ## all tests but the long ones, on crun and runc
 	$(MACHINE)/run-tests crun runc
 
 .PHONY: test-all
-test-all: test ## all tests, the long ones included
+test-all: test test-bed ## all tests, the long ones, fuzzing and the test bed included
 	TESTS=long $(MACHINE)/run-tests crun
+	integration-tests/fuzz/run 60
+
+.PHONY: test-bed
+test-bed: packages ## the tests on Podman 5 and systemd, rootless and rootful (root or sudo)
+	integration-tests/images/build
+	ENTER=test-bed TESTS="podman failures quadlet" $(MACHINE)/run-tests crun runc
+	ENTER="test-bed --root" TESTS="podman failures quadlet" $(MACHINE)/run-tests crun runc
+
+.PHONY: fuzz
+fuzz: packages ## a minute of fuzzing for each parser of bytes that are not trusted
+	integration-tests/fuzz/run 60
 
 .PHONY: check
 check: ## format, lints, unit tests

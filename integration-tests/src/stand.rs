@@ -1,18 +1,20 @@
 //! A stand: a world (the mock provider), a sidecar whose network is the world's, the hook installed, and agents.
 //!
-//! It runs inside `machine/enter` only: it takes over the home that it is in.
+//! It runs inside `machine/enter` or `machine/test-bed` only: it takes over the home that it is in, and as root the system.
 
 mod agent;
 mod hunt;
+mod paths;
 mod settings;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 pub use agent::Agent;
+pub use paths::{Paths, as_owner, is_root, scope};
 pub use settings::{ACCOUNT, ALL, ALLOWED, ANTHROPIC, GENERIC};
 
 use crate::mock::{Entry, Log, Request};
@@ -31,46 +33,6 @@ pub struct Stand {
     given: Vec<&'static str>,
     world: Container,
     sidecar: std::sync::Mutex<Option<Container>>,
-}
-
-/// Where things are.
-#[derive(Clone, Debug)]
-pub struct Paths {
-    /// The root filesystems and downloads.
-    pub cache: PathBuf,
-    /// The staged programs.
-    pub stage: PathBuf,
-    /// The world's directory: log, certificate, repositories.
-    pub world: PathBuf,
-    /// The sidecar's configuration.
-    pub configuration: PathBuf,
-    /// `$XDG_RUNTIME_DIR/understudy/control`.
-    pub control: PathBuf,
-}
-
-impl Paths {
-    fn of_this_session() -> Result<Self> {
-        let variable =
-            |name| std::env::var_os(name).map(PathBuf::from).with_context(|| format!("{name} is not set"));
-        let scratch = variable("SCRATCH").context("run this by integration-tests/machine/enter")?;
-        let home = variable("HOME")?;
-        ensure!(
-            home.starts_with(&scratch),
-            "HOME is not scratch: run this by integration-tests/machine/enter"
-        );
-        Ok(Self {
-            cache: variable("UNDERSTUDY_TEST_CACHE")?,
-            stage: variable("UNDERSTUDY_TEST_STAGE")?,
-            world: home.join("world"),
-            configuration: home.join(".config/understudy"),
-            control: variable("XDG_RUNTIME_DIR")?.join("understudy/control"),
-        })
-    }
-
-    /// A staged program.
-    pub fn program(&self, name: &str) -> PathBuf {
-        self.stage.join("bin").join(name)
-    }
 }
 
 impl Stand {
@@ -263,7 +225,7 @@ fn repository(path: &Path) -> Result<()> {
 fn install(paths: &Paths) -> Result<()> {
     let hook = paths.program("understudy-hook");
     let outcome =
-        podman::run(Command::new(&hook).args(["install", "--user", "--sidecar-image", SIDECAR_IMAGE]), b"")?;
+        podman::run(Command::new(&hook).args(["install", scope(), "--sidecar-image", SIDECAR_IMAGE]), b"")?;
     outcome.success().context("understudy-hook install")?;
     std::fs::create_dir_all(&paths.control)?;
     std::fs::set_permissions(&paths.control, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
@@ -279,7 +241,7 @@ fn sidecar(paths: &Paths, world: &str, given: &[&str]) -> Result<Container> {
         "--annotation",
         "understudy.role=sidecar",
         "--read-only",
-        // runc of Podman 4.3 cannot mount a secret below a read-only root without it; harmless elsewhere
+        // runc before 1.2 cannot mount a secret below a read-only root without it
         "--tmpfs=/run/secrets",
         "--cap-drop=all",
         "--security-opt=no-new-privileges",

@@ -1,10 +1,8 @@
 //! The search of a whole container for values that must not be in it.
 
-use std::process::Command;
-
 use anyhow::{Context, Result, bail};
 
-use super::Stand;
+use super::{Stand, as_owner};
 use crate::podman::{self, Container, podman};
 use crate::search::Needles;
 
@@ -31,8 +29,7 @@ impl Stand {
 
     /// By the owner of the container's user namespace, who may read all of it.
     fn hunt_inside(&self, container: &Container, values: &[&str]) -> Result<Vec<String>> {
-        let mut command = Command::new("podman");
-        command.arg("unshare").arg(self.paths.program("probe"));
+        let mut command = as_owner(self.paths.program("probe"));
         command.args(["search", "--container", &container.pid()?.to_string()]);
         let outcome = podman::run(&mut command, values.join("\n").as_bytes())?;
         match outcome.code {

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use understudy_integration_tests::podman::{Outcome, run};
-use understudy_integration_tests::stand::Agent;
+use understudy_integration_tests::stand::{Agent, scope};
 
 use crate::{assert_closed, stand};
 
 fn state() -> PathBuf {
-    PathBuf::from(std::env::var_os("HOME").unwrap()).join(".local/share/understudy")
+    stand().paths.state.clone()
 }
 
 fn hook(arguments: &[&str]) -> Outcome {
@@ -85,17 +85,17 @@ fn doctor_agrees_when_all_is_well_and_finds_a_missing_hook() {
 fn install_twice_is_install_once_and_uninstall_takes_all_away() {
     stand();
     let image = understudy_integration_tests::stand::SIDECAR_IMAGE;
-    let install = || hook(&["install", "--user", "--sidecar-image", image]).success().unwrap();
+    let install = || hook(&["install", scope(), "--sidecar-image", image]).success().unwrap();
     let hooks = || {
-        let home = std::env::var("HOME").unwrap();
-        let find = "find \"$HOME/.config/containers\" -type f | sort | xargs sha256sum";
-        run(Command::new("sh").args(["-c", find]).env("HOME", home), b"").unwrap().success().unwrap()
+        let find = "find \"$1\" -type f | sort | xargs sha256sum";
+        let engine = &stand().paths.engine;
+        run(Command::new("sh").args(["-c", find, "sh"]).arg(engine), b"").unwrap().success().unwrap()
     };
     install();
     let once = hooks();
     install();
     assert_eq!(hooks(), once);
-    hook(&["uninstall", "--user"]).success().unwrap();
+    hook(&["uninstall", scope()]).success().unwrap();
     let outcome = Agent::generic().run(&["sh", "-c", "env; ls /run"]).unwrap();
     install();
     assert_eq!(hooks(), once);

@@ -1,7 +1,7 @@
 //! No sidecar, and a sidecar that dies and comes back.
 
-use understudy_integration_tests::podman::{Container, podman, until};
-use understudy_integration_tests::stand::Agent;
+use understudy_integration_tests::podman::{Container, podman, run, until};
+use understudy_integration_tests::stand::{Agent, as_owner};
 
 use crate::{assert_closed, stand};
 
@@ -82,7 +82,7 @@ fn a_first_process_in_a_namespace_of_its_own_making_is_not_re_attached() {
     until("the other's network", || Ok(works(&other))).unwrap();
     // `podman exec` cannot enter it any more; its owner can still look
     let file = format!("/proc/{}/net/tcp", container.pid().unwrap());
-    let sockets = podman(["unshare", "cat", &file]).unwrap().success().unwrap();
+    let sockets = run(as_owner("cat").arg(&file), b"").unwrap().success().unwrap();
     assert_eq!(sockets.lines().count(), 1, "the moved namespace was given listeners: {sockets}");
 }
 

@@ -91,8 +91,8 @@ fn mounts_of_what_protects_or_of_credentials_are_refused() {
         stand.paths.configuration.display().to_string(),
         format!("{home}/.ssh"),
         format!("{home}/innocent"),
-        format!("{home}/.local/share/understudy"),
-        format!("{home}/.local/share/containers"),
+        stand.paths.state.display().to_string(),
+        stand.paths.storage.display().to_string(),
         home.clone(),
     ] {
         let outcome =
