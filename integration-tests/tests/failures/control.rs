@@ -14,7 +14,7 @@ use understudy_control::{
     Prepare, Reply, Request, SocketRole, User, VERSION,
 };
 use understudy_integration_tests::podman::{Outcome, run};
-use understudy_integration_tests::stand::Agent;
+use understudy_integration_tests::stand::{Agent, as_owner};
 
 use crate::between::{between, connected, deadline, kind};
 use crate::{assert_closed, stand};
@@ -101,12 +101,12 @@ fn a_sidecar_that_says_nothing_is_not_waited_for_for_ever() {
 
 /// Changes something about the control directory as its owner may, tries a start, and changes it back.
 fn with(change: &[&str], back: &[&str]) -> Outcome {
-    let unshare = |command: &[&str]| {
-        run(Command::new("podman").arg("unshare").args(command), b"").unwrap().success().unwrap();
+    let owner = |command: &[&str]| {
+        run(as_owner(command[0]).args(&command[1..]), b"").unwrap().success().unwrap();
     };
-    unshare(change);
+    owner(change);
     let outcome = agent();
-    unshare(back);
+    owner(back);
     told(outcome)
 }
 
@@ -201,8 +201,7 @@ fn refusal(request: Request, descriptors: &[OwnedFd]) -> String {
 fn footprint() -> (usize, usize) {
     let pid = stand().sidecar_pid().unwrap();
     let script = format!("ls /proc/{pid}/fd | wc -l; awk '/^VmHWM:/ {{ print $2 }}' /proc/{pid}/status");
-    let text =
-        run(Command::new("podman").args(["unshare", "sh", "-c", &script]), b"").unwrap().success().unwrap();
+    let text = run(as_owner("sh").args(["-c", &script]), b"").unwrap().success().unwrap();
     let numbers: Vec<usize> = text.lines().map(|line| line.parse().unwrap()).collect();
     let [descriptors, memory] = numbers[..] else { panic!("{text}") };
     (descriptors, memory)

@@ -6,8 +6,8 @@ use std::fs;
 use std::time::Duration;
 
 use understudy_control::{Client, ControlDirectory, Prepare, Reply, Request, User};
-use understudy_integration_tests::podman::until;
-use understudy_integration_tests::stand::{Agent, Stand};
+use understudy_integration_tests::podman::{run, until};
+use understudy_integration_tests::stand::{Agent, Stand, as_owner};
 
 fn stand() -> &'static Stand {
     Stand::shared().unwrap()
@@ -91,9 +91,7 @@ fn two_hundred_containers_come_and_go_and_leave_nothing() {
     let stand = stand();
     let descriptors = || {
         let list = format!("ls /proc/{}/fd | wc -l", stand.sidecar_pid().unwrap());
-        let mut command = std::process::Command::new("podman");
-        let text =
-            understudy_integration_tests::podman::run(command.args(["unshare", "sh", "-c", &list]), b"");
+        let text = run(as_owner("sh").args(["-c", &list]), b"");
         text.unwrap().success().unwrap().trim().parse::<usize>().unwrap()
     };
     let round = || {
@@ -107,9 +105,7 @@ fn two_hundred_containers_come_and_go_and_leave_nothing() {
     // pooled connections to the world may have come or gone
     assert!(open_after <= open + 12, "{open} descriptors became {open_after}");
     assert!(resident_after <= resident + 4096, "{resident} KiB became {resident_after}");
-    let records =
-        std::path::PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR").unwrap()).join("understudy/containers");
-    assert_eq!(fs::read_dir(records).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(stand.paths.records()).unwrap().count(), 0);
 }
 
 #[test]
