@@ -62,6 +62,11 @@ impl Paths {
         })
     }
 
+    /// The hook's records, one directory for each container.
+    pub fn records(&self) -> PathBuf {
+        self.control.with_file_name("containers")
+    }
+
     /// A staged program.
     pub fn program(&self, name: &str) -> PathBuf {
         self.stage.join("bin").join(name)

@@ -15,7 +15,7 @@ use crate::stand;
 
 /// Where the installation keeps its programs.
 fn state() -> PathBuf {
-    PathBuf::from(std::env::var_os("HOME").unwrap()).join(".local/share/understudy")
+    stand().paths.state.clone()
 }
 
 /// A program of the installation, replaced by a script until this value ends. The program itself is beside it, as
@@ -211,7 +211,7 @@ fn what_was_attached_and_never_started_is_forgotten() {
         },
         || asking("/attached-and-killed"),
     );
-    let records = PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR").unwrap()).join("understudy/containers");
+    let records = stand().paths.records();
     let ids: Vec<String> = fs::read_dir(&records)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -228,7 +228,6 @@ fn what_was_attached_and_never_started_is_forgotten() {
 fn assert_cut_short_is_forgotten(id: &str) {
     Agent::generic().run(&["true"]).unwrap().success().unwrap();
     until("Detach", || Ok(!status().contains(&id[..12]))).unwrap();
-    let record =
-        PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR").unwrap()).join("understudy/containers").join(id);
+    let record = stand().paths.records().join(id);
     assert!(!record.exists());
 }

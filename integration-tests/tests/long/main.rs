@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails as tests do")]
 
 use std::fs;
+use std::time::Duration;
 
-use understudy_integration_tests::podman::until;
-use understudy_integration_tests::stand::{Agent, Stand};
+use understudy_control::{Client, ControlDirectory, Prepare, Reply, Request, User};
+use understudy_integration_tests::podman::{run, until};
+use understudy_integration_tests::stand::{Agent, Stand, as_owner};
 
 fn stand() -> &'static Stand {
     Stand::shared().unwrap()
@@ -18,21 +20,18 @@ fn memory(name: &str) -> usize {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Runs a script in a container and waits for its last line, which is what is answered; longer than a command may take.
+/// Runs a script in a container and waits for its end, longer than a command may take; answers with what it said.
 fn patiently(script: &str) -> String {
     let script = format!("{{ {script}; }} 2>&1; echo; echo done");
     let container = Agent::generic().start(&["sh", "-c", &script]).unwrap();
-    let mut text = String::new();
-    for _ in 0..30 {
-        let ended = until("the script", || {
-            text = container.logs()?;
-            Ok(text.ends_with("done\n"))
-        });
-        if ended.is_ok() {
+    for _ in 0..450 {
+        std::thread::sleep(Duration::from_secs(2));
+        let text = container.logs().unwrap();
+        if text.ends_with("done\n") {
             return text;
         }
     }
-    panic!("it did not end: {text}");
+    panic!("it did not end within 15 minutes: {}", container.logs().unwrap());
 }
 
 #[test]
@@ -92,9 +91,7 @@ fn two_hundred_containers_come_and_go_and_leave_nothing() {
     let stand = stand();
     let descriptors = || {
         let list = format!("ls /proc/{}/fd | wc -l", stand.sidecar_pid().unwrap());
-        let mut command = std::process::Command::new("podman");
-        let text =
-            understudy_integration_tests::podman::run(command.args(["unshare", "sh", "-c", &list]), b"");
+        let text = run(as_owner("sh").args(["-c", &list]), b"");
         text.unwrap().success().unwrap().trim().parse::<usize>().unwrap()
     };
     let round = || {
@@ -108,7 +105,29 @@ fn two_hundred_containers_come_and_go_and_leave_nothing() {
     // pooled connections to the world may have come or gone
     assert!(open_after <= open + 12, "{open} descriptors became {open_after}");
     assert!(resident_after <= resident + 4096, "{resident} KiB became {resident_after}");
-    let records =
-        std::path::PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR").unwrap()).join("understudy/containers");
-    assert_eq!(fs::read_dir(records).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(stand.paths.records()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_was_prepared_and_never_attached_expires_though_somebody_asks_all_the_time() {
+    let client = Client::new(ControlDirectory::new(&stand().paths.control), Duration::from_secs(10));
+    let id = "e".repeat(64).parse().unwrap();
+    let prepare = Prepare {
+        id,
+        name: Some("never-attached".to_owned()),
+        image: None,
+        annotations: [("understudy.harness".to_owned(), "generic".to_owned())].into(),
+        user: User { uid: 0, gid: 0 },
+        env: [].into(),
+        args: Vec::new(),
+    };
+    client.call(Request::Prepare(Box::new(prepare)), &[]).unwrap();
+    let known = || {
+        let Reply::Status(status) = client.call(Request::Status, &[])? else { panic!("no status") };
+        Ok(status.containers.iter().any(|known| known.name.as_deref() == Some("never-attached")))
+    };
+    assert!(known().unwrap());
+    // a minute, in pieces of the half that `until` waits
+    let gone = (0..4).any(|_| until("its end", || known().map(|known| !known)).is_ok());
+    assert!(gone);
 }

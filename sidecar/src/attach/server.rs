@@ -1,32 +1,33 @@
 //! Answers control requests: a thread that accepts, a short-lived one for each caller.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use understudy_control::server::answer;
-use understudy_control::{AcceptError, Channel, Listener, Refusal, Reply, Request};
+use understudy_control::{AcceptError, Channel, Listener, Reply, Request};
 
 use crate::attach::Registry;
 
-/// Callers at once. Each is a hook that waits a few milliseconds.
-const MAX_CALLERS: usize = 32;
+/// Callers at once, each on a thread; silent ones count. More of them wait to be accepted, and are not refused: a pod or
+/// a compose file starts many containers together.
+const MAX_CALLERS: usize = 256;
 /// From connection to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Serves until `stop` is set. Runs on a thread of its own.
 pub fn serve(listener: Listener, registry: Arc<Registry>, stop: Arc<AtomicBool>) {
     let listener = Arc::new(listener);
-    let callers = Arc::new(AtomicUsize::new(0));
+    let places = Arc::new(Places::default());
     while !stop.load(Ordering::Relaxed) {
+        // Whether or not anybody calls: who asks for the status all the time must not keep what has expired.
+        registry.expire();
+        let Some(place) = places.take(Duration::from_millis(500)) else { continue };
         let channel = match listener.accept(Duration::from_millis(500)) {
             Ok(Some(channel)) => channel,
-            Ok(None) => {
-                registry.expire();
-                continue;
-            }
+            Ok(None) => continue,
             Err(AcceptError::Socket(error)) => {
                 tracing::error!(%error, "control socket");
                 thread::sleep(Duration::from_millis(200));
@@ -37,18 +38,16 @@ pub fn serve(listener: Listener, registry: Arc<Registry>, stop: Arc<AtomicBool>)
                 continue;
             }
         };
-        let place = Place::take(&callers);
         let (listener, registry) = (Arc::clone(&listener), Arc::clone(&registry));
         let spawned = thread::Builder::new().name("control".to_owned()).spawn(move || {
+            let _place = place;
             let deadline = Instant::now() + PATIENCE;
-            let reply = match (place, listener.question(&channel, deadline)) {
-                (_, Err(error)) => return tracing::warn!("{error}"),
-                (None, Ok(_)) => {
-                    Reply::Refused(Refusal::new("the sidecar is busy with other hooks", "try again"))
+            match listener.question(&channel, deadline) {
+                Ok((request, descriptors)) => {
+                    reply_to(&channel, &handle(&registry, request, descriptors), deadline);
                 }
-                (Some(_place), Ok((request, descriptors))) => handle(&registry, request, descriptors),
-            };
-            reply_to(&channel, &reply, deadline);
+                Err(error) => tracing::warn!("{error}"),
+            }
         });
         if let Err(error) = spawned {
             tracing::error!(%error, "a control request was dropped");
@@ -77,18 +76,50 @@ fn reply_to(channel: &Channel, reply: &Reply, deadline: Instant) {
     }
 }
 
-/// One of the places for callers, given back when dropped.
-struct Place(Arc<AtomicUsize>);
+#[derive(Default)]
+struct Places {
+    taken: Mutex<usize>,
+    freed: Condvar,
+}
 
-impl Place {
-    fn take(callers: &Arc<AtomicUsize>) -> Option<Self> {
-        let place = Self(Arc::clone(callers));
-        (callers.fetch_add(1, Ordering::Relaxed) < MAX_CALLERS).then_some(place)
+/// One of the places for callers, given back when dropped.
+struct Place(Arc<Places>);
+
+impl Places {
+    /// Waits at most `patience` for one.
+    fn take(self: &Arc<Self>, patience: Duration) -> Option<Place> {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = |taken: &mut usize| *taken >= MAX_CALLERS;
+        let waited = self.freed.wait_timeout_while(taken, patience, full);
+        let (mut taken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            return None;
+        }
+        *taken += 1;
+        Some(Place(Arc::clone(self)))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_waited_for_and_comes_back_with_its_caller() {
+        let places = Arc::new(Places::default());
+        let mut held: Vec<Place> = (0..MAX_CALLERS).filter_map(|_| places.take(Duration::ZERO)).collect();
+        assert_eq!(held.len(), MAX_CALLERS);
+        assert!(places.take(Duration::from_millis(10)).is_none());
+        let waiting = Arc::clone(&places);
+        let next = thread::spawn(move || waiting.take(Duration::from_secs(60)).is_some());
+        held.pop();
+        assert!(next.join().unwrap());
     }
 }
