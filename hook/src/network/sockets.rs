@@ -34,9 +34,10 @@ pub(crate) struct FamilyPorts {
 impl Sockets {
     /// Makes them in the calling thread's network namespace, whose `lo` must be up.
     pub(crate) fn bind() -> Result<Self> {
+        let mut taken = Vec::new();
         SocketRole::ALL
             .iter()
-            .map(|role| bound(*role).with_context(|| format!("{role:?} socket")))
+            .map(|role| apart(*role, &mut taken).with_context(|| format!("{role:?} socket")))
             .collect::<Result<_>>()
             .map(Self)
     }
@@ -44,15 +45,15 @@ impl Sockets {
     pub(crate) fn ports(&self) -> Result<Ports> {
         let mut ports = Ports { v4: FamilyPorts::default(), v6: FamilyPorts::default() };
         for (role, socket) in SocketRole::ALL.iter().zip(&self.0) {
-            let address: SocketAddr = getsockname(socket)?.try_into().map_err(io::Error::from)?;
+            let port = port(socket)?;
             let family = match role.family {
                 Family::V4 => &mut ports.v4,
                 Family::V6 => &mut ports.v6,
             };
             match role.kind {
-                SocketKind::Tcp => family.tcp = address.port(),
-                SocketKind::DnsUdp => family.dns_udp = address.port(),
-                SocketKind::DnsTcp => family.dns_tcp = address.port(),
+                SocketKind::Tcp => family.tcp = port,
+                SocketKind::DnsUdp => family.dns_udp = port,
+                SocketKind::DnsTcp => family.dns_tcp = port,
             }
         }
         Ok(ports)
@@ -67,6 +68,26 @@ impl Sockets {
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.0.iter().map(AsFd::as_fd).collect()
     }
+}
+
+/// On a port that stands for no other socket, whatever its family: the kernel chooses for each family alone, and the
+/// sidecar refuses doubles. Those that clash are held until there is one that does not, or they would come again.
+fn apart(role: SocketRole, taken: &mut Vec<(bool, u16)>) -> Result<OwnedFd> {
+    let mut clashing = Vec::new();
+    loop {
+        let socket = bound(role)?;
+        let choice = (role.kind == SocketKind::DnsUdp, port(&socket)?);
+        if !taken.contains(&choice) {
+            taken.push(choice);
+            return Ok(socket);
+        }
+        clashing.push(socket);
+    }
+}
+
+fn port(socket: &OwnedFd) -> Result<u16> {
+    let address: SocketAddr = getsockname(socket)?.try_into().map_err(io::Error::from)?;
+    Ok(address.port())
 }
 
 /// Without any reuse option, so that no other socket can share the port: std's listeners set SO_REUSEADDR.

@@ -431,3 +431,21 @@ fn sealing_enters_checks_and_leaves() {
         })
         .unwrap();
 }
+
+#[test]
+fn no_port_stands_for_two_sockets_though_the_kernel_would_choose_it_twice() {
+    if !in_private_netns(
+        "network::tests::no_port_stands_for_two_sockets_though_the_kernel_would_choose_it_twice",
+    ) {
+        return;
+    }
+    // as many as are needed, so that one family's choice is always the other's, too
+    std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40003").unwrap();
+    let Ports { v4, v6 } = prepare(None).unwrap().ports().unwrap();
+    let mut tcp = [v4.tcp, v4.dns_tcp, v6.tcp, v6.dns_tcp];
+    tcp.sort_unstable();
+    assert_eq!(tcp, [40000, 40001, 40002, 40003]);
+    assert_ne!(v4.dns_udp, v6.dns_udp);
+    std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40002").unwrap();
+    assert!(prepare(None).is_err(), "three ports for four sockets");
+}
