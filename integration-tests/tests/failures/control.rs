@@ -1,7 +1,8 @@
 //! The control channel: whoever is at the other end, hook and sidecar say precisely what is wrong, and go on.
 
+use std::collections::HashSet;
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -177,7 +178,16 @@ fn udp(address: &str) -> OwnedFd {
 /// As the hook makes them, but of this process's own network namespace.
 fn sockets() -> Vec<OwnedFd> {
     let (v4, v6) = ("127.0.0.1:0", "[::1]:0");
-    vec![tcp(v4), udp(v4), tcp(v4), tcp(v6), udp(v6), tcp(v6)]
+    let port =
+        |socket: &OwnedFd| SocketAddr::try_from(rustix::net::getsockname(socket).unwrap()).unwrap().port();
+    loop {
+        let sockets = vec![tcp(v4), udp(v4), tcp(v4), tcp(v6), udp(v6), tcp(v6)];
+        let ports: HashSet<u16> = sockets.iter().map(port).collect();
+        // the kernel chooses for each family alone
+        if ports.len() == sockets.len() {
+            return sockets;
+        }
+    }
 }
 
 fn attach(number: usize, cookie: u64) -> Request {
