@@ -10,7 +10,6 @@ mod h2_limits;
 mod headers;
 mod page;
 mod pool_key;
-mod read_ahead;
 mod record;
 mod request;
 mod stream;

@@ -19,7 +19,6 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use super::read_ahead::ReadAhead;
 use super::{Downstream, h2_limits};
 
 /// Of an HTTP/1.1 request's head, with what may follow it in the same reads. As much as HTTP/2 allows; pingora would
@@ -33,13 +32,12 @@ const WRITE_BUFFER: usize = 16 * 1024 + 512;
 #[derive(Debug)]
 pub struct Replay {
     first: Bytes,
-    ahead: ReadAhead,
     socket: BufWriter<TcpStream>,
 }
 
 impl Replay {
     pub fn new(first: Bytes, socket: TcpStream) -> Self {
-        Self { first, ahead: ReadAhead::default(), socket: BufWriter::with_capacity(WRITE_BUFFER, socket) }
+        Self { first, socket: BufWriter::with_capacity(WRITE_BUFFER, socket) }
     }
 
     fn fd(&self) -> i32 {
@@ -54,8 +52,7 @@ impl AsyncRead for Replay {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.first.is_empty() {
-            let this = &mut *self;
-            return this.ahead.poll_read(&mut this.socket, context, buffer);
+            return Pin::new(&mut self.socket).poll_read(context, buffer);
         }
         let length = self.first.len().min(buffer.remaining());
         buffer.put_slice(self.first.get(..length).unwrap_or_default());
