@@ -11,7 +11,7 @@ use super::route::Route;
 use super::samples::Samples;
 
 /// Seconds of one measurement.
-const SECONDS: &str = "3";
+const SECONDS: &str = "2";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Client {
