@@ -77,7 +77,11 @@ impl Resolver {
     ) -> Result<Self, ResolverError> {
         let error = |e: hickory_resolver::net::NetError| ResolverError(e.to_string());
         let mut builder = if servers.is_empty() {
-            TokioResolver::builder_tokio().map_err(error)?
+            TokioResolver::builder_tokio().map_err(|e| {
+                ResolverError(format!(
+                    "/etc/resolv.conf: {e} (or name the servers in sidecar.toml: resolvers = [\"10.0.0.53\"])"
+                ))
+            })?
         } else {
             let servers = servers.iter().map(name_server).collect();
             let config = ResolverConfig::from_parts(None, Vec::new(), servers);
