@@ -198,14 +198,14 @@ mod tests {
     #[test]
     fn a_link_into_a_mount_of_the_users_is_left_out() {
         let root = tempfile::tempdir().unwrap();
-        put(root.path(), "/work/x", &certificate("image"));
+        put(root.path(), "/project/x", &certificate("image"));
         put(root.path(), "/etc/ssl/real.pem", &certificate("image"));
-        symlink("/work/x", root.path().join("etc/ssl/cert.pem")).unwrap();
+        symlink("/project/x", root.path().join("etc/ssl/cert.pem")).unwrap();
         symlink("real.pem", root.path().join("etc/ssl/ca-bundle.pem")).unwrap();
-        let mounted = [Path::new("/work"), Path::new("/etc/hosts")];
+        let mounted = [Path::new("/project"), Path::new("/etc/hosts")];
         let bundle = collect(root.path(), &certificate("ours"), &mounted).unwrap();
         assert_eq!(bundle.paths, ["/etc/ssl/ca-bundle.pem"]);
-        assert!(bundle.notes[0].contains("/work/x"), "{:?}", bundle.notes);
+        assert!(bundle.notes[0].contains("/project/x"), "{:?}", bundle.notes);
         let all = collect(root.path(), &certificate("ours"), &[]).unwrap();
         assert_eq!(all.paths.len(), 2);
     }

@@ -111,14 +111,14 @@ fn a_home_from_a_hostile_passwd_is_where_files_go_or_nothing_starts() {
 fn files_that_lead_into_the_project_are_not_written_through() {
     let project = tempfile::tempdir_in(std::env::var("HOME").unwrap()).unwrap();
     let file = project.path().join("precious.json");
-    let volume = format!("--volume={}:/work", project.path().display());
+    let volume = format!("--volume={}:/project", project.path().display());
     for (script, reason) in [
-        ("ln -s /work/precious.json /root/.claude.json", "symbolic link"),
+        ("ln -s /project/precious.json /root/.claude.json", "symbolic link"),
         ("mkfifo /root/.claude.json", "not a regular file"),
         ("mkdir /root/.claude.json", "not a regular file"),
         ("head -c 2000000 /dev/zero >/root/.claude.json", "larger than"),
         ("echo 'not json' >/root/.claude.json", "JSON"),
-        ("ln -s /work /root/.claude", "symbolic link"),
+        ("ln -s /project /root/.claude", "symbolic link"),
     ] {
         fs::write(&file, r#"{"mine":1}"#).unwrap();
         let outcome = placed(&image(script, &[])).option(&volume).run(&["echo", "it ran"]).unwrap();
