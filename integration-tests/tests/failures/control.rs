@@ -196,7 +196,7 @@ fn attach(number: usize, cookie: u64) -> Request {
 }
 
 fn cookie() -> u64 {
-    understudy_control::sys::netns_cookie(&udp("127.0.0.1:0")).unwrap()
+    understudy_control::sys::netns_cookie(udp("127.0.0.1:0")).unwrap()
 }
 
 fn refusal(request: Request, descriptors: &[OwnedFd]) -> String {
@@ -365,7 +365,7 @@ fn a_socket_file_that_is_not_a_socket_is_named() {
         |path| fs::write(path, "x").unwrap(),
         |path| fs::create_dir(path).unwrap(),
         |path| {
-            rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap()
+            rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         },
     ];
     let outcomes: Vec<Outcome> = tries
@@ -375,9 +375,9 @@ fn a_socket_file_that_is_not_a_socket_is_named() {
             fs::set_permissions(&socket, fs::Permissions::from_mode(0o700)).unwrap();
             let outcome = agent();
             if socket.is_dir() {
-                fs::remove_dir(&socket).unwrap()
+                fs::remove_dir(&socket).unwrap();
             } else {
-                fs::remove_file(&socket).unwrap()
+                fs::remove_file(&socket).unwrap();
             }
             outcome
         })

@@ -100,14 +100,16 @@ fn two_hundred_containers_come_and_go_and_leave_nothing() {
     };
     round();
     let open = descriptors();
-    (0..20).for_each(|_| round());
+    // until as many idle connections come as go, which takes a minute
+    (0..200).for_each(|_| round());
     let resident = memory("VmRSS");
     (0..200).for_each(|_| round());
     // connections to the world are kept for a minute in case that they are used again
     let closed = (0..4).any(|_| until("idle connections", || Ok(descriptors() <= open)).is_ok());
     assert!(closed, "{open} descriptors became {}", descriptors());
     let resident_after = memory("VmRSS");
-    assert!(resident_after <= resident + 4096, "{resident} KiB became {resident_after}");
+    // a leak of 10 KiB for each would show
+    assert!(resident_after <= resident + 2048, "{resident} KiB became {resident_after}");
     assert_eq!(fs::read_dir(stand.paths.records()).unwrap().count(), 0);
 }
 
