@@ -22,7 +22,8 @@ pub(crate) fn request(config: &Config, origin: Origin, annotations: BTreeMap<Str
         annotations,
         user: user.unwrap_or(User { uid: 0, gid: 0 }),
         env: env
-            .filter_map(|entry| entry.split_once('='))
+            // One without a value is searched as well: the name may be what must not be inside.
+            .map(|entry| entry.split_once('=').unwrap_or((entry, "")))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
         args: process.and_then(|process| process.args().clone()).unwrap_or_default(),
@@ -65,6 +66,15 @@ mod tests {
         assert_eq!(request.env["HOME"], "/root");
         assert!(!request.args.is_empty());
         assert_eq!(request.user, User { uid: 0, gid: 0 });
+    }
+
+    #[test]
+    fn a_variable_without_a_value_is_searched_too() {
+        let mut document = sample("none-4.3.1").document;
+        document["process"]["env"].as_array_mut().unwrap().push("sk-of-somebody".into());
+        let config = Config::read(serde_json::to_vec(&document).unwrap().as_slice()).unwrap();
+        let request = request(&config, Origin { name: None, image: None }, BTreeMap::new());
+        assert_eq!(request.env["sk-of-somebody"], "");
     }
 
     #[test]
