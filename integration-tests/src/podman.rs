@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -42,11 +42,28 @@ impl Outcome {
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end; its input ends after `input`.
 ///
 /// # Errors
 /// If it cannot be started or takes longer than [`LIMIT`] (it is killed then).
 pub fn run(command: &mut Command, input: &[u8]) -> Result<Outcome> {
+    run_with(command, |mut stdin| {
+        // a program that does not read its input closes it
+        let _ = stdin.write_all(input);
+        None
+    })
+}
+
+/// Runs a command to its end; its input stays open and empty, as that of a person who types nothing.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_waiting(command: &mut Command) -> Result<Outcome> {
+    run_with(command, Some)
+}
+
+/// `feed` gets the command's input and gives back what is to stay open until its end.
+fn run_with(command: &mut Command, feed: impl FnOnce(ChildStdin) -> Option<ChildStdin>) -> Result<Outcome> {
     let shown = format!("{command:?}");
     let mut child = command
         .stdin(Stdio::piped())
@@ -56,11 +73,9 @@ pub fn run(command: &mut Command, input: &[u8]) -> Result<Outcome> {
         .with_context(|| format!("cannot run {shown}"))?;
     let stdout = drain(child.stdout.take());
     let stderr = drain(child.stderr.take());
-    if let Some(mut stdin) = child.stdin.take() {
-        // a program that does not read its input closes it
-        let _ = stdin.write_all(input);
-    }
+    let open = child.stdin.take().and_then(feed);
     let code = wait(&mut child, &shown)?;
+    drop(open);
     let text = |reader: Reader| reader.join().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let (Ok(stdout), Ok(stderr)) = (text(stdout), text(stderr)) else { bail!("output of {shown} was lost") };
     Ok(Outcome { code, stdout, stderr })

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use understudy_integration_tests::podman::{Container, podman, run, unique, until};
+use understudy_integration_tests::podman::{Container, podman, run, run_waiting, unique, until};
 use understudy_integration_tests::stand::{AGENT_IMAGE, Agent, GENERIC};
 
 use crate::{assert_refused, stand};
@@ -164,13 +164,13 @@ fn a_named_volume_is_not() {
 #[test]
 fn a_refusal_is_read_on_a_terminal() {
     stand();
-    // script(1) gives Podman a terminal
+    // script(1) gives Podman a terminal, and ends early if its own input does
     let command = format!(
         "podman run --rm -it --network=none --annotation=understudy.harness=generic --cap-add=NET_ADMIN {AGENT_IMAGE} true"
     );
+    let mut script = Command::new("script");
     let outcome =
-        run(Command::new("script").args(["--quiet", "--return", "--command", &command, "/dev/null"]), b"");
-    let outcome = outcome.unwrap();
+        run_waiting(script.args(["--quiet", "--return", "--command", &command, "/dev/null"])).unwrap();
     assert!(
         outcome.text().contains("understudy: refused: ") && outcome.text().contains("NET_ADMIN"),
         "{}",
