@@ -1,6 +1,7 @@
 //! Understudy's policies: which host and port a container may reach.
 //!
-//! `name` holds the one canonical form of a host name, `pattern` what a rule says about hosts, `model` what a
+//! `name` holds the one canonical form of a host name, `pattern` what a rule says about hosts, `path`
+//! what it says about paths, `model` what a
 //! policy is, `parse` and `annotation` how it is read, `decide` the pure decision, `builtin` the policies that are
 //! compiled in, `library` the ones of a directory. `document` turns TOML into values or into an error with a place.
 
@@ -12,6 +13,7 @@ pub mod library;
 pub mod model;
 pub mod name;
 mod parse;
+pub mod path;
 pub mod pattern;
 
 pub use annotation::AnnotationError;
@@ -20,4 +22,5 @@ pub use document::DocumentError;
 pub use library::Policies;
 pub use model::{Effect, Policy, Ports, Rule};
 pub use name::{HostName, NameError};
+pub use path::{PathError, PathPattern, PathPatternError, RequestPath};
 pub use pattern::{HostPattern, PatternError};
