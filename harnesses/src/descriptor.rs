@@ -88,10 +88,12 @@ pub struct Login {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SecretKind {
-    /// A key that stands alone in a header of its own.
+    /// A key that stands where its service reads it.
     ApiKey,
     /// A token after a scheme in `Authorization` (RFC 6750 section 2.1).
     Bearer,
+    /// A half of what the scheme `Basic` holds (RFC 7617).
+    Basic,
 }
 
 /// A variable of the environment that the program prefers to the login.
@@ -205,6 +207,7 @@ impl SecretKind {
         match self {
             Self::ApiKey => "api-key",
             Self::Bearer => "bearer",
+            Self::Basic => "basic",
         }
     }
 }

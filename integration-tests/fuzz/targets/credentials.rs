@@ -16,7 +16,7 @@ const SECRETS: &str = r#"
 kind = "api-key"
 file = "/run/secrets/provider"
 hosts = ["api.example.com"]
-headers = ["x-api-key"]
+placements = ["header x-api-key"]
 grant-to = { harnesses = ["generic"] }
 "#;
 

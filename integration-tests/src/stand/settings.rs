@@ -40,7 +40,7 @@ const DECLARATIONS: [(&str, &str); 3] = [
 kind = "api-key"
 file = "/run/secrets/anthropic"
 hosts = ["api.anthropic.com"]
-headers = ["x-api-key"]
+placements = ["header x-api-key"]
 grant-to = { harnesses = ["claude-code"] }
 "#,
     ),
@@ -61,7 +61,7 @@ grant-to = { harnesses = ["claude-code"] }
 kind = "api-key"
 file = "/run/secrets/example"
 hosts = ["api.example"]
-headers = ["x-api-key"]
+placements = ["header x-api-key"]
 env = "EXAMPLE_API_KEY"
 grant-to = { harnesses = ["generic"] }
 "#,

@@ -10,7 +10,7 @@ use understudy_harnesses::SecretKind;
 use understudy_policies::document::{self, OneOrMany, position};
 use understudy_policies::{DocumentError, HostName, HostPattern};
 
-use super::placement::Placement;
+use super::placement::{BasicHalf, Placement};
 
 /// One table of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ struct Raw {
     kind: SecretKind,
     file: Spanned<String>,
     hosts: Spanned<OneOrMany<String>>,
-    headers: Option<Spanned<OneOrMany<String>>>,
+    placements: Option<Spanned<OneOrMany<String>>>,
     grant_to: Spanned<RawGrantTo>,
     env: Option<Spanned<String>>,
     prefix: Option<Spanned<String>>,
@@ -73,8 +73,16 @@ struct RawGrantTo {
 
 /// In the order of their names. `file` is only for messages.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Declaration>, DocumentError> {
-    let raw: BTreeMap<String, Spanned<Raw>> = document::parse(file, text)?;
+    let raw: BTreeMap<String, Spanned<Raw>> = document::parse(file, text).map_err(renamed)?;
     raw.into_iter().map(|(name, raw)| Source { file, text }.declaration(name, raw)).collect()
+}
+
+/// A key that had another name before.
+fn renamed(mut error: DocumentError) -> DocumentError {
+    if error.message.starts_with("unknown key `headers`") {
+        error.message = "`headers` is now `placements`, as `placements = [\"header x-api-key\"]`".to_owned();
+    }
+    error
 }
 
 struct Source<'t> {
@@ -97,7 +105,7 @@ impl Source<'_> {
             kind: raw.kind,
             file: self.path(&raw.file)?,
             hosts: self.hosts(&raw.hosts)?,
-            placements: self.placements(at, raw.kind, raw.headers.as_ref())?,
+            placements: self.placements(at, raw.kind, raw.placements.as_ref())?,
             grant_to: self.grant_to(&raw.grant_to)?,
             env: raw.env.map(|env| self.variable(env)).transpose()?,
             prefix: raw.prefix.map(|prefix| self.prefix(prefix)).transpose()?,
@@ -135,18 +143,20 @@ impl Source<'_> {
         let Some(written) = written else {
             return match kind {
                 SecretKind::Bearer => Ok(vec![Placement::bearer()]),
+                SecretKind::Basic => Ok(vec![Placement::Basic(BasicHalf::Password)]),
                 SecretKind::ApiKey => Err(self.error(
                     at,
-                    "`headers` is missing: name the header that holds the key, as `headers = [\"x-api-key\"]`",
+                    "`placements` is missing: say where the key stands, as `placements = [\"header x-api-key\"]`",
                 )),
             };
         };
         let at = written.span().start;
         if written.get_ref().0.is_empty() {
-            return Err(self.error(at, "`headers` is empty, so the secret could never be used"));
+            return Err(self.error(at, "`placements` is empty, so the secret could never be used"));
         }
-        let parse =
-            |header: &String| header.parse().map_err(|error| self.error(at, format!("`headers`: {error}")));
+        let parse = |placement: &String| {
+            placement.parse().map_err(|error| self.error(at, format!("`placements`: {error}")))
+        };
         written.get_ref().0.iter().map(parse).collect()
     }
 
@@ -197,7 +207,7 @@ mod tests {
     use super::*;
 
     const GOOD: &str = "[anthropic]\nkind = \"api-key\"\nfile = \"/run/secrets/a\"\nhosts = \"api.example.com\"\n\
-                        headers = [\"x-api-key\"]\ngrant-to = { harnesses = [\"claude-code\"] }\n";
+                        placements = [\"header x-api-key\"]\ngrant-to = { harnesses = [\"claude-code\"] }\n";
 
     #[test]
     fn a_declaration_says_where_and_to_whom() {
@@ -208,7 +218,7 @@ mod tests {
         );
         let [key, token] = parse("secrets.toml", &text).unwrap().try_into().unwrap();
         assert_eq!((key.name.as_str(), key.place.as_str()), ("anthropic", "secrets.toml:1"));
-        assert_eq!(key.placements[0].to_string(), "x-api-key");
+        assert_eq!(key.placements[0].to_string(), "header x-api-key");
         assert_eq!(token.placements, [Placement::bearer()]);
         assert_eq!((token.env.as_deref(), token.prefix.as_deref()), (Some("API_TOKEN"), Some("acme_")));
         assert!(key.is_bound_to(&"API.example.com".parse().unwrap()));
@@ -244,11 +254,25 @@ mod tests {
             ("hosts = \"api.example.com\"", "hosts = []", "4:9: `hosts` is empty"),
             ("api.example.com", "*", "4:9: `hosts`: \"*\": a bare `*`"),
             ("api.example.com", "*.com", "4:9: `hosts`: \"*.com\""),
-            ("headers = [\"x-api-key\"]\n", "", "1:1: `headers` is missing"),
-            ("[\"x-api-key\"]", "[]", "5:11: `headers` is empty"),
-            ("x-api-key", "authorization: Bearer sk-live-0123456789abcdef", "5:11: `headers`: not a scheme"),
-            ("x-api-key", "x-api-key=sk-live-0123456789abcdef", "5:11: `headers`: not the name"),
-            ("x-api-key", "host", "5:11: `headers`: `host` says"),
+            ("placements = [\"header x-api-key\"]\n", "", "1:1: `placements` is missing"),
+            (
+                "placements = [\"header x-api-key\"]",
+                "headers = [\"x-api-key\"]",
+                "5:1: `headers` is now `placements`, as",
+            ),
+            ("[\"header x-api-key\"]", "[]", "5:14: `placements` is empty"),
+            (
+                "header x-api-key",
+                "header authorization sk-live-0123456789abcdef x",
+                "5:14: `placements`: not the name",
+            ),
+            (
+                "header x-api-key",
+                "header x-api-key=sk-live-0123456789abcdef",
+                "5:14: `placements`: not the name",
+            ),
+            ("header x-api-key", "sk-live-0123456789abcdef", "5:14: `placements`: not a placement"),
+            ("header x-api-key", "header host", "5:14: `placements`: `host` says"),
             ("grant-to = { harnesses = [\"claude-code\"] }", "", "1:1: missing field `grant-to`"),
             ("{ harnesses = [\"claude-code\"] }", "{}", "6:12: `grant-to` names nobody"),
             ("harnesses", "harneses", "6:14: unknown key `harneses`; did you mean `harnesses`?"),

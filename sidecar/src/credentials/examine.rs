@@ -12,6 +12,7 @@ use understudy_policies::HostName;
 use super::foreign;
 use super::grants::Grants;
 use super::placement::Placement;
+use super::rewrite;
 use super::vault::{Secret, Vault};
 use crate::reason::Reason;
 
@@ -118,9 +119,10 @@ fn swaps(vault: &Vault, grants: &Grants, head: &RequestHead<'_>) -> Result<Swaps
             for secret in vault.stand_ins_in(value.as_bytes()) {
                 let placement = exact_placement(secret, name, value);
                 let placement = judge.placed(secret, placement, Place::Header(name))?;
-                let replaced = placement
-                    .replace(value.as_bytes(), secret.value().expose())
-                    .ok_or_else(|| judge.denial(Reason::CredentialMisplaced, secret, Place::Header(name)))?;
+                let replaced = rewrite::replace(placement, name, value.as_bytes(), secret.value().expose())
+                    .ok_or_else(|| {
+                    judge.denial(Reason::CredentialMisplaced, secret, Place::Header(name))
+                })?;
                 swaps.headers.push((name.clone(), index, replaced));
                 swaps.secrets.push(secret.name().to_owned());
             }
@@ -134,8 +136,7 @@ fn swaps(vault: &Vault, grants: &Grants, head: &RequestHead<'_>) -> Result<Swaps
 /// The placement of which the value is exactly this secret's stand-in, with nothing before, behind or around it.
 fn exact_placement<'s>(secret: &'s Secret, name: &HeaderName, value: &HeaderValue) -> Option<&'s Placement> {
     let exact = |placement: &&Placement| {
-        placement.header() == name
-            && placement.credential(value.as_bytes()) == Some(secret.stand_in().as_bytes())
+        rewrite::credential(placement, name, value.as_bytes()) == Some(secret.stand_in().as_bytes())
     };
     secret.declaration().placements.iter().find(exact)
 }
@@ -182,7 +183,7 @@ impl Judge<'_> {
             ),
             Reason::CredentialInClear => format!("use https://{host}"),
             _ => format!(
-                "secret `{name}` may stand in {}; if it should stand elsewhere, add that to `headers` ({})",
+                "secret `{name}` may stand in {}; if it should stand elsewhere, add that to `placements` ({})",
                 list(&declaration.placements),
                 declaration.place
             ),

@@ -15,7 +15,7 @@ pub(crate) type Values = HashMap<&'static str, &'static str>;
 pub(crate) fn declared(name: &str, more: &str) -> String {
     format!(
         "[{name}]\nkind = \"api-key\"\nfile = \"/run/secrets/{name}\"\nhosts = [\"api.example.com\"]\n\
-         headers = [\"x-api-key\"]\ngrant-to = {{ harnesses = [\"claude-code\"] }}\n{more}\n"
+         placements = [\"header x-api-key\"]\ngrant-to = {{ harnesses = [\"claude-code\"] }}\n{more}\n"
     )
 }
 

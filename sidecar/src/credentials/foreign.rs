@@ -46,7 +46,8 @@ pub(super) fn check(vault: &Vault, head: &RequestHead<'_>, swaps: &Swaps) -> Res
     if bound.is_empty() {
         return Ok(());
     }
-    let placed: Vec<&HeaderName> = bound.iter().flat_map(|d| &d.placements).map(Placement::header).collect();
+    let placed: Vec<&HeaderName> =
+        bound.iter().flat_map(|d| &d.placements).filter_map(Placement::header).collect();
     // A prefix that was declared says what this host's own credentials look like.
     let declared = bound.iter().filter_map(|d| d.prefix.as_deref());
     // One or two characters tell nothing.

@@ -220,7 +220,9 @@ mod tests {
     }
 
     fn token(name: &str) -> String {
-        key(name).replace("api-key\"\nfile", "bearer\"\nfile").replace("headers = [\"x-api-key\"]\n", "")
+        key(name)
+            .replace("api-key\"\nfile", "bearer\"\nfile")
+            .replace("placements = [\"header x-api-key\"]\n", "")
     }
 
     fn chosen(

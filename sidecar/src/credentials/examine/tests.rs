@@ -17,12 +17,13 @@ struct Setup {
 }
 
 fn setup() -> Setup {
-    let token =
-        declared("token", "").replace("\"api-key\"", "\"bearer\"").replace("headers = [\"x-api-key\"]\n", "");
+    let token = declared("token", "")
+        .replace("\"api-key\"", "\"bearer\"")
+        .replace("placements = [\"header x-api-key\"]\n", "");
     let other = declared("other", "").replace("api.example.com", "*.other.example");
     let theme = declared("theme", "")
         .replace("api.example.com", "shop.example")
-        .replace("\"x-api-key\"", "\"x-token\", \"authorization\"");
+        .replace("\"header x-api-key\"", "\"header x-token\", \"header authorization\"");
     let gone = declared("gone", "prefix = \"acme_\"").replace("api.example.com", "gone.example");
     let text = [declared("key", ""), token, other, theme, gone].concat();
     let values = Values::from([("key", KEY), ("token", TOKEN), ("other", OTHER), ("theme", THEME)]);

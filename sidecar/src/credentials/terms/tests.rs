@@ -11,7 +11,8 @@ const GIT: &str = "ghp_REALrealREAL0123456789REALreal";
 fn installation(names: &[&str]) -> Vault {
     let key = declared("key", "").replace("api.example.com", "api.anthropic.com");
     let token = key.replace("[key]", "[token]").replace("secrets/key", "secrets/token");
-    let token = token.replace("\"api-key\"", "\"bearer\"").replace("headers = [\"x-api-key\"]\n", "");
+    let token =
+        token.replace("\"api-key\"", "\"bearer\"").replace("placements = [\"header x-api-key\"]\n", "");
     let git = declared("git", "env = \"GIT_TOKEN\"\n");
     let mute = declared("mute", "");
     let all = [("key", key), ("token", token), ("git", git), ("mute", mute)];
