@@ -4,6 +4,7 @@ mod binaries;
 mod files;
 mod host;
 mod inside;
+mod labels;
 mod probe;
 
 use std::path::{Path, PathBuf};
@@ -81,6 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             show(host::netns(&state, &installation));
             show(sidecar_check(&installation));
             hooks(&installation, arguments, &mut show);
+            show(labels::check());
         }
     }
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -19,9 +19,9 @@ pub(crate) struct Place {
     /// An overlay shows directories of other file systems, and says of none of its files where it comes from.
     #[serde(skip)]
     overlay: bool,
-    /// The path at which that file system is mounted.
+    /// The paths at which that file system is mounted; the first is the one on the way here.
     #[serde(skip)]
-    mount_point: PathBuf,
+    mount_points: Vec<PathBuf>,
 }
 
 impl Place {
@@ -34,9 +34,15 @@ impl Place {
         self.device == other.device && self.path.starts_with(&other.path)
     }
 
-    /// Whether an overlay is mounted there or on the way there, below `directory` (which has no links in it).
-    pub(crate) fn is_of_an_overlay_below(&self, directory: &Path) -> bool {
-        self.overlay && self.mount_point.starts_with(directory)
+    /// Whether an overlay is mounted there or on the way there, below the first of `directories` (which have no links in
+    /// them), and is to be seen nowhere but in them. One that is mounted elsewhere, as the root may be, is a file system
+    /// of the host's like any other, of which a directory is bound here.
+    pub(crate) fn is_of_an_overlay_of(&self, directories: &[&Path]) -> bool {
+        let below = |point: &Path, directory: &Path| point != directory && point.starts_with(directory);
+        let mut points = self.mount_points.iter();
+        self.overlay
+            && points.next().zip(directories.first()).is_some_and(|(point, first)| below(point, first))
+            && points.all(|point| directories.iter().any(|directory| below(point, directory)))
     }
 }
 
@@ -83,12 +89,9 @@ impl Mounts {
         let mount = mount.ok_or_else(|| io::Error::other(format!("{} is on no mount", path.display())))?;
         let rest = path.strip_prefix(&mount.point).map_err(io::Error::other)?;
         let within = if rest.as_os_str().is_empty() { mount.root.clone() } else { mount.root.join(rest) };
-        Ok(Place {
-            device: mount.device.clone(),
-            path: within,
-            overlay: mount.overlay,
-            mount_point: mount.point.clone(),
-        })
+        let others = self.0.iter().filter(|other| other.device == mount.device).map(|other| &other.point);
+        let mount_points = std::iter::once(&mount.point).chain(others).cloned().collect();
+        Ok(Place { device: mount.device.clone(), path: within, overlay: mount.overlay, mount_points })
     }
 }
 
@@ -156,11 +159,47 @@ mod tests {
         assert_eq!(place("/mnt/twice/x").path, Path::new("/second/x"));
     }
 
+    const VOLUMES: &str = "/srv/storage/volumes";
+
+    /// `root` is the type of the root file system.
+    fn is_of_an_overlay(root: &str, path: &str) -> bool {
+        let table = format!(
+            "22 1 0:40 / / rw - {root} root rw,lowerdir=/x\n\
+             30 22 0:40 /home/u/data {VOLUMES}/bound/_data rw - {root} root rw\n\
+             31 22 0:50 / {VOLUMES}/own/_data rw - overlay overlay rw,lowerdir=/home/u/.ssh\n\
+             32 22 0:50 /keys {VOLUMES}/of-own/_data rw - overlay overlay rw,lowerdir=/home/u/.ssh\n\
+             33 22 0:51 / /srv/storage/overlay/l/merged rw - overlay overlay rw,lowerdir=/a\n\
+             34 22 0:51 /root {VOLUMES}/containers/_data rw - overlay overlay rw,lowerdir=/a\n"
+        );
+        let storage = [Path::new(VOLUMES), Path::new("/srv/storage"), Path::new("/run/containers")];
+        Mounts::parse(table.as_bytes()).unwrap().place(Path::new(path)).unwrap().is_of_an_overlay_of(&storage)
+    }
+
     #[test]
-    fn an_overlay_is_told() {
-        let volumes = Path::new("/srv/volumes");
-        assert!(place("/srv/volumes/o/_data/x").is_of_an_overlay_below(volumes));
-        assert!(!place("/srv/volumes/x/_data").is_of_an_overlay_below(volumes));
+    fn an_overlay_of_a_volume_or_a_container_is_told() {
+        for root in ["ext4", "overlay"] {
+            for volume in ["own", "of-own", "containers"] {
+                assert!(is_of_an_overlay(root, &format!("{VOLUMES}/{volume}/_data/x")), "{root} {volume}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_host_whose_root_is_an_overlay_has_volumes_like_any_other() {
+        for root in ["ext4", "overlay", "fuse.fuse-overlayfs"] {
+            for path in [&format!("{VOLUMES}/bound/_data"), &format!("{VOLUMES}/plain/_data"), "/home/u/data"]
+            {
+                assert!(!is_of_an_overlay(root, path), "{root} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn volumes_on_an_overlay_of_their_own_are_volumes_all_the_same() {
+        let table = format!("22 1 0:40 / / rw - ext4 x rw\n23 22 0:41 / {VOLUMES} rw - overlay x rw\n");
+        let mounts = Mounts::parse(table.as_bytes()).unwrap();
+        let place = mounts.place(&Path::new(VOLUMES).join("x/_data")).unwrap();
+        assert!(!place.is_of_an_overlay_of(&[Path::new(VOLUMES)]));
     }
 
     #[test]

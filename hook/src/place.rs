@@ -7,7 +7,7 @@ mod merge;
 pub(crate) mod tree;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
@@ -24,12 +24,16 @@ const MOUNTS: &str = "run/understudy/mounts.json";
 const MAX_STATE: u64 = 1 << 20;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    /// What the container's environment calls its home
+    #[arg(long, value_name = "DIR", hide = true)]
+    home: Vec<PathBuf>,
+}
 
 /// An error is an exit status other than 0, and then the runtime does not start the container.
-pub(crate) fn run(_arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     take_state(io::stdin().lock());
-    let placed = sealed_and_placed().context("the container is not started");
+    let placed = sealed_and_placed(&arguments.home).context("the container is not started");
     if let Err(error) = &placed {
         tell_the_container(&format!("understudy-hook: {error:#}\n"));
     }
@@ -38,12 +42,12 @@ pub(crate) fn run(_arguments: &Arguments) -> Result<ExitCode> {
 
 /// With a user namespace Podman makes a network only now, after createRuntime, and its configuration does not always
 /// tell (`--dns=none`), so this is where it is certain that there is none.
-fn sealed_and_placed() -> Result<()> {
+fn sealed_and_placed(homes: &[PathBuf]) -> Result<()> {
     netlink::only_loopback()?;
     let root = Directory::root()?;
     let bound: Vec<Place> = read(&root, MOUNTS)?;
     as_looked_at(&Mounts::read().context("/proc/self/mountinfo")?, &bound)?;
-    start(&root)
+    start(&root, homes)
 }
 
 /// Precreate looked at paths, and the runtime mounted what they meant a moment later.
@@ -71,10 +75,10 @@ fn read<T: serde::de::DeserializeOwned>(root: &Directory, path: &str) -> Result<
     serde_json::from_slice(&text).with_context(|| format!("/{path} is damaged"))
 }
 
-fn start(root: &Directory) -> Result<()> {
+fn start(root: &Directory, homes: &[PathBuf]) -> Result<()> {
     let placement: Placement = read(root, PLACEMENT)?;
     let uid = rustix::process::geteuid().as_raw();
-    for note in place(root, &home::of(root, uid), &placement)? {
+    for note in place(root, &home::of(root, uid), homes, &placement)? {
         eprintln!("understudy-hook: {note}");
     }
     Ok(())
@@ -99,11 +103,15 @@ fn tell_the_container(message: &str) {
     }
 }
 
-/// Logins are looked at before anything is written, so that a real one is found and not overwritten. Answers with what
-/// could not be placed and need not be.
-fn place(root: &Directory, home: &Path, placement: &Placement) -> Result<Vec<String>> {
+/// Logins are looked at before anything is written, so that a real one is found and not overwritten; in `others` as well,
+/// where clients go by the environment. Answers with what could not be placed and need not be.
+fn place(root: &Directory, home: &Path, others: &[PathBuf], placement: &Placement) -> Result<Vec<String>> {
     for file in &placement.login_files {
         check_login(root, home, file, &placement.stand_ins)?;
+        for other in others.iter().filter(|other| *other != home) {
+            check_login(root, other, file, &placement.stand_ins)
+                .with_context(|| format!("HOME is {}, which is searched too", other.display()))?;
+        }
     }
     let mut notes = Vec::new();
     for file in &placement.files {
@@ -126,9 +134,11 @@ fn place(root: &Directory, home: &Path, placement: &Placement) -> Result<Vec<Str
 
 fn check_login(root: &Directory, home: &Path, file: &LoginFile, stand_ins: &[String]) -> Result<()> {
     let target = Target::new(home, &file.path)?;
-    let content = match target.parent(root, false)? {
-        Some((directory, name)) => directory.read(name)?,
-        None => None,
+    let content = match target.parent(root, false) {
+        Ok(Some((directory, name))) => directory.read(name)?,
+        // Nothing lies in what is no directory: /dev/null is a usual home of services.
+        Ok(None) | Err(TreeError::NotDirectory(_)) => None,
+        Err(error) => return Err(error.into()),
     };
     let Some(content) = content else { return Ok(()) };
     login::check(&content, &file.pointers, stand_ins)

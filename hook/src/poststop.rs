@@ -1,4 +1,4 @@
-//! The poststop stage: the container is gone, so its sockets, grants and record go too.
+//! The poststop stage: the container is gone, so its sockets and grants go, and then its record.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::record::Record;
 use crate::sidecar;
 use crate::state::State;
 
-/// Podman ignores this stage's exit status; all that can be done is done whatever fails.
+/// Podman ignores this stage's exit status.
 pub(crate) fn run(state: &Path) -> Result<ExitCode> {
     detach(state, io::stdin().lock()).context("poststop")
 }
@@ -21,11 +21,11 @@ pub(crate) fn detach(state: &Path, stdin: impl io::Read) -> Result<ExitCode> {
     let installation = Installation::load(state)?;
     let id = State::read(stdin)?.id;
     // Without a record the container was not one of ours, or is gone already.
-    let known = Record::directory(&installation, &id).exists();
-    if known && let Err(error) = sidecar::detach(&installation, &id) {
-        eprintln!("understudy-hook: poststop: the sidecar was not told: {error:#}");
+    if Record::directory(&installation, &id).exists() {
+        // The record stays where this fails, and by it the next hook run, or the next sidecar, tells what is gone.
+        sidecar::detach(&installation, &id).context("the sidecar was not told yet")?;
+        Record::remove(&installation, &id)?;
     }
-    Record::remove(&installation, &id)?;
     reap::run(&installation);
     Ok(ExitCode::SUCCESS)
 }

@@ -27,6 +27,7 @@ use understudy_control::Refusal;
 use crate::installation::Installation;
 use crate::record::Record;
 use crate::refusals;
+pub(crate) use annotations::is_ours;
 use config::Config;
 use storage::Storage;
 

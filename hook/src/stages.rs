@@ -283,18 +283,42 @@ fn reattach_refuses_a_container_in_the_sidecars_namespace() {
     sidecar.join().unwrap();
 }
 
+fn stopped(id: &ContainerId) -> Vec<u8> {
+    format!(r#"{{"id":"{id}","status":"stopped","bundle":"/b"}}"#).into_bytes()
+}
+
 #[test]
-fn poststop_tells_the_sidecar_and_forgets_even_without_one() {
+fn poststop_tells_the_sidecar_and_forgets() {
     let scratch = tempfile::tempdir().unwrap();
     let installation = install(scratch.path());
-    let stopped =
-        |id: &ContainerId| format!(r#"{{"id":"{id}","status":"stopped","bundle":"/b"}}"#).into_bytes();
     prepare(&installation, &id('a'));
     let sidecar = sidecar(&installation, 1, |_| Reply::Done);
     poststop::detach(&installation.state, &stopped(&id('a'))[..]).unwrap();
     assert_eq!(sidecar.join().unwrap().pop().unwrap().0, Request::Detach { id: id('a') });
-    prepare(&installation, &id('b'));
-    poststop::detach(&installation.state, &stopped(&id('b'))[..]).unwrap();
+    assert!(reap::known(&installation).is_empty());
+    // Nobody is asked about one that is not known.
     poststop::detach(&installation.state, &stopped(&id('c'))[..]).unwrap();
+}
+
+#[test]
+fn what_a_sidecar_could_not_be_told_is_told_by_the_next_poststop() {
+    if !in_private_netns("stages::what_a_sidecar_could_not_be_told_is_told_by_the_next_poststop") {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let installation = install(scratch.path());
+    drop(attached(&installation, &id('a')));
+    let error = poststop::detach(&installation.state, &stopped(&id('a'))[..]).unwrap_err();
+    assert!(format!("{error:#}").contains("sidecar cannot be reached"), "{error:#}");
+    let refusing = sidecar(&installation, 1, |_| Reply::Refused(Refusal::new("not now", "later")));
+    poststop::detach(&installation.state, &stopped(&id('a'))[..]).unwrap_err();
+    refusing.join().unwrap();
+    assert_eq!(reap::known(&installation), [id('a')]);
+
+    prepare(&installation, &id('b'));
+    let sidecar = sidecar(&installation, 2, |_| Reply::Done);
+    poststop::detach(&installation.state, &stopped(&id('b'))[..]).unwrap();
+    let told: Vec<Request> = sidecar.join().unwrap().into_iter().map(|(request, _)| request).collect();
+    assert_eq!(told, ['b', 'a'].map(|digit| Request::Detach { id: id(digit) }));
     assert!(reap::known(&installation).is_empty());
 }

@@ -1,5 +1,5 @@
-//! The home directory of the container's user: from its `/etc/passwd`, which is read as a file, without NSS. The
-//! environment is the image's and is not asked.
+//! The home directory of the container's user, in which files are placed: from its `/etc/passwd`, which is read as a
+//! file, without NSS. The environment may be the image's: what it calls home is only searched for logins.
 
 use std::path::{Path, PathBuf};
 

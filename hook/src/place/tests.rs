@@ -28,7 +28,7 @@ fn login(path: &str) -> Placement {
 }
 
 fn try_place(root: &Directory, placement: &Placement) -> Result<Vec<String>> {
-    place(root, Path::new(HOME), placement)
+    place(root, Path::new(HOME), &[], placement)
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_home_behind_a_symlink_is_found_below_the_root() {
 #[test]
 fn a_missing_home_is_made() {
     let (scratch, root) = scratch();
-    place(&root, Path::new("/srv/agent"), &file("~/x", Write::Create, "text")).unwrap();
+    place(&root, Path::new("/srv/agent"), &[], &file("~/x", Write::Create, "text")).unwrap();
     assert!(scratch.path().join("srv/agent/x").exists());
 }
 
@@ -223,4 +223,51 @@ fn the_state_is_read_to_its_end() {
     let ended = std::cell::Cell::new(false);
     take_state(Counting(&[b' '; 100_000], &ended));
     assert!(ended.get());
+}
+
+#[test]
+fn a_login_in_the_home_of_the_environment_is_found_and_nothing_is_placed_there() {
+    let search = |home: &str, root: &Directory| {
+        let placement =
+            Placement { files: file("~/x", Write::Create, "text").files, ..login("~/.agent/login.json") };
+        place(root, Path::new(HOME), &[home.into(), HOME.into()], &placement)
+    };
+    let (scratch, root) = scratch();
+    let other = scratch.path().join("work/home/.agent");
+    fs::create_dir_all(&other).unwrap();
+    fs::write(other.join("login.json"), r#"{"token":"real"}"#).unwrap();
+    symlink("/work/home", scratch.path().join("linked")).unwrap();
+    for home in ["/work/home", "/work/home/", "/linked", "/work/../work/home", "work/home"] {
+        let text = format!("{:#}", search(home, &root).unwrap_err());
+        assert!(text.contains("HOME is") && text.contains(".agent/login.json"), "{text}");
+        assert!(!text.contains("real\""), "{text}");
+    }
+    assert!(!scratch.path().join("home/agent/x").exists());
+
+    fs::write(other.join("login.json"), r#"{"token":"stand-in"}"#).unwrap();
+    search("/work/home", &root).unwrap();
+    assert!(scratch.path().join("home/agent/x").exists() && !scratch.path().join("work/home/x").exists());
+}
+
+#[test]
+fn a_home_of_the_environment_is_as_hostile_as_any() {
+    let (scratch, root) = scratch();
+    let at = |name: &str| scratch.path().join(name);
+    let search = |home: &str| place(&root, Path::new(HOME), &[home.into()], &login("~/.agent/login.json"));
+    fs::create_dir_all(at("fifo/.agent")).unwrap();
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mknodat(rustix::fs::CWD, at("fifo/.agent/login.json"), rustix::fs::FileType::Fifo, mode, 0)
+        .unwrap();
+    fs::create_dir_all(at("link")).unwrap();
+    symlink("/fifo/.agent", at("link/.agent")).unwrap();
+    symlink("/loop", at("loop")).unwrap();
+    symlink("/proc/self/root", at("magic")).unwrap();
+    fs::write(at("plain"), "").unwrap();
+    for (home, reason) in [("/fifo", "not a regular file"), ("/link", "symbolic link"), ("/loop", "")] {
+        let text = format!("{:#}", search(home).unwrap_err());
+        assert!(text.contains(reason), "{text}");
+    }
+    for nothing in ["/missing", "/plain", "/magic", ""] {
+        search(nothing).unwrap();
+    }
 }

@@ -41,9 +41,10 @@ pub(crate) fn apply(
     record.environment = environment::change(process, &prepared.env, &mut notes)?;
     record.save(installation)?;
     drop_capabilities(process);
+    let homes = environment::values(process, "HOME");
     mounts::change(root(&mut document)?, installation, &guest, &bundle.paths)?;
     seccomp::close(member(&mut document, "linux")?)?;
-    add_placing(&mut document)?;
+    add_placing(&mut document, &homes)?;
     // Podman's runtimes say nothing of a hook's output unless told where to put it (crun(1), ANNOTATIONS).
     let said = refusals::said_by_hooks(installation, &config.id)?;
     member(&mut document, "annotations")?.insert("run.oci.hooks.stderr".into(), json!(said));
@@ -81,12 +82,14 @@ fn drop_capabilities(process: &mut Map<String, Value>) {
 }
 
 /// Before any other hook of this stage: it must be the first program that runs inside.
-fn add_placing(document: &mut Value) -> Result<()> {
+fn add_placing(document: &mut Value, homes: &[String]) -> Result<()> {
+    let mut args = vec!["understudy-hook".to_owned(), "place".to_owned()];
+    args.extend(homes.iter().filter(|home| !home.is_empty()).map(|home| format!("--home={home}")));
     list(member(document, "hooks")?, "startContainer")?.insert(
         0,
         json!({
             "path": GUEST_BINARY,
-            "args": ["understudy-hook", "place"],
+            "args": args,
             // An empty environment would be replaced by the image's.
             "env": ["PATH=/nonexistent"],
             "timeout": 10,
@@ -155,10 +158,12 @@ mod tests {
         let tree = Tree::new();
         let mut document = tree.config().document;
         document["hooks"] = json!({"startContainer": [{"path": "/other"}], "poststart": [{"path": "/p"}]});
+        document["process"]["env"] = json!(["HOME=/a b", "HOMER=/x", "HOME=", "HOME=--help"]);
         let after = changed(&tree, &document);
         let hooks = &after["hooks"]["startContainer"];
         assert_eq!(hooks[0]["path"], GUEST_BINARY);
         assert_eq!(hooks[0]["env"], json!(["PATH=/nonexistent"]));
+        assert_eq!(hooks[0]["args"], json!(["understudy-hook", "place", "--home=/a b", "--home=--help"]));
         assert_eq!(hooks[0]["timeout"], 10);
         assert_eq!(hooks[1]["path"], "/other");
         assert_eq!(after["hooks"]["poststart"], document["hooks"]["poststart"]);

@@ -61,7 +61,11 @@ pub(crate) struct Tree(tempfile::TempDir);
 
 impl Tree {
     pub(crate) fn new() -> Self {
-        let tree = Self(tempfile::tempdir().unwrap());
+        Self::new_in(&std::env::temp_dir())
+    }
+
+    pub(crate) fn new_in(directory: &Path) -> Self {
+        let tree = Self(tempfile::tempdir_in(directory).unwrap());
         let installation = tree.installation();
         let rootfs = tree.rootfs();
         let directories = [

@@ -82,6 +82,21 @@ fn doctor_agrees_when_all_is_well_and_finds_a_missing_hook() {
 }
 
 #[test]
+fn doctor_finds_a_label_where_an_annotation_was_meant() {
+    stand();
+    let label = "--label=understudy.harness=generic";
+    let container = Agent::plain().option("--network=none").option(label).start(&["sleep", "1"]).unwrap();
+    let annotated = Agent::generic().option(label).start(&["sleep", "1"]).unwrap();
+    let found = hook(&["doctor", "--no-probe"]);
+    drop(container);
+    let gone = hook(&["doctor", "--no-probe"]);
+    drop(annotated);
+    assert_ne!(found.code, Some(0));
+    assert!(found.stdout.contains("annotations: in a compose file"), "{}", found.text());
+    assert_eq!(gone.code, Some(0), "{}", gone.text());
+}
+
+#[test]
 fn install_twice_is_install_once_and_uninstall_takes_all_away() {
     stand();
     let image = understudy_integration_tests::stand::SIDECAR_IMAGE;

@@ -1,5 +1,6 @@
 //! No sidecar, and a sidecar that dies and comes back.
 
+use understudy_control::ControlDirectory;
 use understudy_integration_tests::podman::{Container, podman, run, until};
 use understudy_integration_tests::stand::{Agent, as_owner};
 
@@ -112,4 +113,22 @@ fn a_stopped_container_is_forgotten_and_a_restarted_one_works() {
     until("Detach", || Ok(!listed())).unwrap();
     podman(["start", &container.name]).unwrap().success().unwrap();
     assert!(listed() && works(&container));
+}
+
+#[test]
+fn a_container_that_stopped_while_the_sidecar_was_out_of_reach_is_forgotten_with_the_next_hook() {
+    let stand = stand();
+    let container = Agent::generic().start(&["sleep", "infinity"]).unwrap();
+    let id = container.inspect("{{.Id}}").unwrap();
+    let listed = || stand.operator(&["status"]).unwrap().success().unwrap().contains(&id[..12]);
+    let recorded = || stand.paths.records().join(&id).exists();
+    let socket = ControlDirectory::new(&stand.paths.control).socket();
+    let aside = socket.with_extension("aside");
+    std::fs::rename(&socket, &aside).unwrap();
+    let stopped = podman(["stop", "--time", "0", &container.name]).unwrap();
+    std::fs::rename(&aside, &socket).unwrap();
+    stopped.success().unwrap();
+    assert!(listed() && recorded());
+    Agent::generic().run(&["true"]).unwrap().success().unwrap();
+    until("Detach", || Ok(!listed() && !recorded())).unwrap();
 }

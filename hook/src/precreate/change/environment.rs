@@ -58,6 +58,14 @@ pub(super) fn change(
     Ok(env.iter().filter_map(Value::as_str).map(fingerprint).collect())
 }
 
+/// Of every variable of this name, in order.
+pub(super) fn values(process: &Map<String, Value>, name: &str) -> Vec<String> {
+    let env = process.get("env").and_then(Value::as_array);
+    let entries = env.into_iter().flatten().filter_map(Value::as_str);
+    let values = entries.filter_map(|entry| entry.strip_prefix(name)?.strip_prefix('='));
+    values.map(str::to_owned).collect()
+}
+
 fn name_of(entry: &Value) -> &str {
     let entry = entry.as_str().unwrap_or_default();
     entry.split_once('=').map_or(entry, |(name, _)| name)

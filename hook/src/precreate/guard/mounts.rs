@@ -8,6 +8,7 @@ use oci_spec::runtime::{Mount, Spec};
 use understudy_control::Refusal;
 
 use super::super::host::{Found, Host, Kind};
+use super::super::storage::Storage;
 use super::protected::{Protected, Reach, all};
 use super::{Surroundings, devices, shown};
 use crate::mounted::Place;
@@ -156,8 +157,8 @@ struct Protection {
     present: Vec<(Protected, Found)>,
     /// Named volumes live in Podman's storage and are the user's own.
     volumes: Option<Found>,
-    /// The same, without links in it.
-    volumes_path: PathBuf,
+    /// The same, the graph root and the run root, without links in them.
+    storage: [PathBuf; 3],
     graphics: Option<Found>,
     devices: Option<Found>,
 }
@@ -175,12 +176,14 @@ impl Protection {
                 Err(error) => return Err(unexamined(&protected.path, &error)),
             }
         }
-        let volumes = surroundings.storage.graph_root.join("volumes");
+        let Storage { graph_root, run_root, .. } = surroundings.storage;
+        let volumes = graph_root.join("volumes");
+        // Where there is none, nothing of it can be mounted.
+        let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         Ok(Self {
             present,
             volumes: look(surroundings.host, &volumes)?,
-            // Where there are none, none can be mounted.
-            volumes_path: std::fs::canonicalize(&volumes).unwrap_or(volumes),
+            storage: [&volumes, graph_root, run_root].map(|path| real(path)),
             graphics: look(surroundings.host, Path::new("/dev/dri"))?,
             devices: look(surroundings.host, Path::new("/dev"))?,
         })
@@ -198,23 +201,30 @@ impl Protection {
                 format!("make {} first, or remove the mount", shown(source)),
             ));
         };
-        // `podman volume create --opt type=overlay`: what it shows cannot be told.
-        if found.place.is_of_an_overlay_below(&self.volumes_path) {
+        // `podman volume create --opt type=overlay`, or a volume that is bound to a container's root.
+        if found.place.is_of_an_overlay_of(&self.storage.each_ref().map(PathBuf::as_path)) {
             return Err(Refusal::new(
-                format!("{} is a volume of type overlay, and what it shows cannot be told", shown(source)),
+                format!(
+                    "{} shows an overlay file system that is mounted for it alone, and what that shows cannot be told",
+                    shown(source)
+                ),
                 "mount the directory itself, with :O for an overlay of it",
             ));
         }
-        let in_volume = self.volumes.as_ref().is_some_and(|all| found.lies_in(all) && !found.is(all));
+        let in_volume = self.volumes.as_ref().filter(|all| found.lies_in(all) && !found.is(all));
         for (protected, target) in &self.present {
-            if in_volume && protected.path == surroundings.storage.graph_root {
-                continue;
-            }
+            let lies_in = match in_volume {
+                // By its path every volume lies in the storage; what it is bound to must not.
+                Some(volumes) if protected.path == surroundings.storage.graph_root => {
+                    found.place.lies_in(&target.place) && !found.place.lies_in(&volumes.place)
+                }
+                _ => found.lies_in(target),
+            };
             let how = if found.is(target) {
                 "is"
             } else if target.lies_in(found) {
                 "contains"
-            } else if protected.reach == Reach::Within && found.lies_in(target) {
+            } else if protected.reach == Reach::Within && lies_in {
                 "lies in"
             } else {
                 continue;
@@ -240,10 +250,12 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
+    use rustix::mount::{MountFlags, mount, mount_bind};
     use serde_json::json;
 
     use super::super::super::tests::{Tree, config_of};
     use super::*;
+    use crate::testing::in_private_netns;
 
     fn mounted(tree: &Tree, mount: serde_json::Value) -> Result<(), Refusal> {
         let mut document = tree.config().document;
@@ -400,6 +412,62 @@ mod tests {
         bind(&tree, &state).unwrap();
         tree.make_private(&state);
         assert!(bind(&tree, &state).unwrap_err().reason.contains("only the sidecar"));
+    }
+
+    #[test]
+    fn volumes_are_judged_by_what_is_mounted_there_also_where_the_root_is_an_overlay() {
+        let name = "precreate::guard::mounts::tests::volumes_are_judged_by_what_is_mounted_there_also_where_the_root_is_an_overlay";
+        if !in_private_netns(name) {
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        mount("tmpfs", scratch.path(), "tmpfs", MountFlags::empty(), None).unwrap();
+        let overlay = |point: &Path, lower: &Path| {
+            // Those two may not lie on an overlay themselves.
+            let own = tempfile::tempdir_in(scratch.path()).unwrap().keep();
+            overlay(point, lower, &own.join("upper"), &own.join("work"));
+            point.to_owned()
+        };
+        let root = overlay(&scratch.path().join("root"), &scratch.path().join("lower"));
+        for tree in [Tree::new(), Tree::new_in(&root)] {
+            let volume = |name: &str| {
+                let path = tree.graph_root().join("volumes").join(name).join("_data");
+                fs::create_dir_all(&path).unwrap();
+                path
+            };
+            let bound = |name: &str, source: &Path| {
+                fs::create_dir_all(source).unwrap();
+                mount_bind(source, volume(name)).unwrap();
+                bind(&tree, volume(name))
+            };
+            let home = tree.home();
+            bind(&tree, volume("plain")).unwrap();
+            bound("project", &home.join("project")).unwrap();
+            bound("of-a-volume", &volume("plain")).unwrap();
+            for (name, source, reason) in [
+                ("keys", home.join(".ssh"), "credentials"),
+                ("home", home.clone(), "contains"),
+                ("secrets", tree.graph_root().join("secrets/filedriver"), "Podman's storage"),
+                ("storage", tree.graph_root(), "Podman's storage"),
+                ("volumes", tree.graph_root().join("volumes"), "Podman's storage"),
+                ("container", overlay(&tree.graph_root().join("overlay/x/merged"), &home), "overlay"),
+            ] {
+                let refusal = bound(name, &source).unwrap_err();
+                assert!(refusal.reason.contains(reason), "{name}: {refusal:?}");
+            }
+            let own = overlay(&volume("own"), &home.join(".ssh"));
+            assert!(bind(&tree, own).unwrap_err().reason.contains("overlay"));
+        }
+    }
+
+    fn overlay(point: &Path, lower: &Path, upper: &Path, work: &Path) {
+        for directory in [point, lower, upper, work] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        let options =
+            format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
+        let options = std::ffi::CString::new(options).unwrap();
+        mount("overlay", point, "overlay", MountFlags::empty(), Some(options.as_c_str())).unwrap();
     }
 
     #[test]
