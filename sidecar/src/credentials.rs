@@ -11,6 +11,7 @@ pub mod foreign;
 pub mod grants;
 pub mod installation_key;
 pub mod placement;
+pub mod scrub;
 pub mod secret;
 pub mod stand_in;
 pub mod terms;
