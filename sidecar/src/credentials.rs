@@ -13,6 +13,7 @@ pub mod installation_key;
 pub mod path_pattern;
 pub mod placement;
 mod rewrite;
+pub mod scrub;
 pub mod secret;
 pub mod stand_in;
 pub mod terms;

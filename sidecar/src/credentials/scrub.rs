@@ -1,0 +1,19 @@
+//! Finds known values in a stream of bytes, however it is cut, and puts their counterparts in their places.
+//!
+//! `form` knows the ways in which a value can be written (plain or with escapes, hex, Base64), `patterns` has all values
+//! of one search together, `stream` is the search through one body or message. Answers are searched for real values,
+//! which leave as stand-ins; requests are searched for real values, which must not leave.
+
+mod base64;
+mod escaped;
+mod form;
+mod hex;
+mod patterns;
+mod stream;
+
+pub use form::Forms;
+pub use patterns::{Pair, Patterns};
+pub use stream::{Detector, Replacer};
+
+#[cfg(test)]
+mod tests;

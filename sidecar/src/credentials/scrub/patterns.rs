@@ -1,0 +1,165 @@
+//! All values of one search, shared by every stream that searches for them.
+
+use std::fmt;
+
+use super::escaped::is_unreserved;
+use super::form::{Form, Forms, Probe};
+
+/// A value and what stands in its place. Both are ASCII and have the same length.
+#[derive(Clone, Copy)]
+pub struct Pair<'v> {
+    /// Told for each find.
+    pub owner: usize,
+    pub value: &'v str,
+    /// The value again in a search that replaces nothing.
+    pub other: &'v str,
+    pub forms: Forms,
+}
+
+/// Does not print.
+pub struct Patterns {
+    patterns: Vec<Pattern>,
+    /// One bit for each two bytes that a form can start with.
+    starts: Box<[u64; PAIRS / 64]>,
+    /// Sorted: the two bytes, and the pattern that can start with them.
+    by_start: Vec<(u16, usize)>,
+    longest: usize,
+    keeps_length: bool,
+}
+
+struct Pattern {
+    owner: usize,
+    form: Form,
+}
+
+const PAIRS: usize = 1 << 16;
+
+/// What comes next in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    /// From here on it depends on what follows.
+    Undecided(usize),
+    /// Where, how many bytes, which pattern.
+    Match(usize, usize, usize),
+}
+
+impl Patterns {
+    pub fn new<'v>(pairs: impl IntoIterator<Item = Pair<'v>>) -> Self {
+        let mut keeps_length = true;
+        let mut patterns = Vec::new();
+        for pair in pairs {
+            keeps_length &= pair.value.bytes().chain(pair.other.bytes()).all(is_unreserved);
+            let forms = Form::all(pair.value, pair.other, pair.forms);
+            patterns.extend(forms.into_iter().map(|form| Pattern { owner: pair.owner, form }));
+        }
+        let by_start = by_start(&patterns);
+        let mut starts = Box::new([0; PAIRS / 64]);
+        for (start, _) in &by_start {
+            if let Some(word) = starts.get_mut(usize::from(*start) / 64) {
+                *word |= 1 << (start % 64);
+            }
+        }
+        let longest = patterns.iter().map(|pattern| pattern.form.longest()).max().unwrap_or(0);
+        Self { patterns, starts, by_start, longest, keeps_length }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// The most bytes of any form: no stream holds back as many.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// Whether whatever is replaced has the length of what stands there then.
+    pub fn keeps_length(&self) -> bool {
+        self.keeps_length
+    }
+
+    /// The first find in `text` at `from` or later; of several at one place, the longest. Nothing follows if it is the
+    /// `last` text.
+    pub(super) fn next(&self, text: &[u8], from: usize, last: bool) -> Found {
+        let mut at = from;
+        while let Some(start) = self.candidate(text, at, last) {
+            let rest = text.get(start..).unwrap_or_default();
+            let mut longest = None;
+            let [first, second, ..] = rest else { return Found::Undecided(start) };
+            for pattern in self.starting_with(pair(*first, *second)) {
+                match self.patterns.get(pattern).map(|known| known.form.probe(rest)) {
+                    Some(Probe::Partial) if !last => return Found::Undecided(start),
+                    Some(Probe::Match(length)) => longest = longest.max(Some((length, pattern))),
+                    _ => {}
+                }
+            }
+            if let Some((length, pattern)) = longest {
+                return Found::Match(start, length, pattern);
+            }
+            at = start + 1;
+        }
+        Found::Nothing
+    }
+
+    pub(super) fn owner(&self, pattern: usize) -> Option<usize> {
+        self.patterns.get(pattern).map(|pattern| pattern.owner)
+    }
+
+    pub(super) fn rewrite(&self, pattern: usize, matched: &[u8], out: &mut Vec<u8>) {
+        if let Some(pattern) = self.patterns.get(pattern) {
+            pattern.form.rewrite(matched, out);
+        }
+    }
+
+    fn candidate(&self, text: &[u8], from: usize, last: bool) -> Option<usize> {
+        if self.patterns.is_empty() {
+            return None;
+        }
+        let rest = text.get(from..)?;
+        let found = rest.windows(2).position(|two| self.is_start(pair(two[0], two[1])));
+        // The very last byte may be the first of two.
+        let lone = || {
+            let first = rest.last().filter(|_| !last)?;
+            self.starting_with_byte(*first).then(|| rest.len() - 1)
+        };
+        found.or_else(lone).map(|offset| from + offset)
+    }
+
+    fn is_start(&self, two: u16) -> bool {
+        self.starts[usize::from(two) / 64] >> (two % 64) & 1 == 1
+    }
+
+    fn starting_with(&self, two: u16) -> impl Iterator<Item = usize> {
+        let first = self.by_start.partition_point(|(start, _)| *start < two);
+        let known = self.by_start.get(first..).unwrap_or_default().iter();
+        known.take_while(move |(start, _)| *start == two).map(|(_, pattern)| *pattern)
+    }
+
+    fn starting_with_byte(&self, byte: u8) -> bool {
+        let first = self.by_start.partition_point(|(start, _)| *start < pair(byte, 0));
+        self.by_start.get(first).is_some_and(|(start, _)| start >> 8 == u16::from(byte))
+    }
+}
+
+impl fmt::Debug for Patterns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Patterns({} forms)", self.patterns.len())
+    }
+}
+
+fn pair(first: u8, second: u8) -> u16 {
+    u16::from_be_bytes([first, second])
+}
+
+/// Asks each form about each two bytes: no second place knows how forms start.
+fn by_start(patterns: &[Pattern]) -> Vec<(u16, usize)> {
+    let mut by_start = Vec::new();
+    for (number, pattern) in patterns.iter().enumerate() {
+        let first = (0..=u8::MAX).filter(|first| pattern.form.probe(&[*first]) != Probe::No);
+        let two = first.flat_map(|first| (0..=u8::MAX).map(move |second| [first, second]));
+        let fits = two.filter(|two| pattern.form.probe(two) != Probe::No);
+        by_start.extend(fits.map(|[first, second]| (pair(first, second), number)));
+    }
+    by_start.sort_unstable();
+    by_start
+}
