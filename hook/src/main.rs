@@ -5,6 +5,7 @@ mod create_runtime;
 mod doctor;
 mod install;
 mod installation;
+mod managed;
 mod mounted;
 mod network;
 mod place;

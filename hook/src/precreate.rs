@@ -25,6 +25,7 @@ use serde_json::Value;
 use understudy_control::Refusal;
 
 use crate::installation::Installation;
+use crate::managed;
 use crate::record::Record;
 use crate::refusals;
 use config::Config;
@@ -94,7 +95,8 @@ fn permitted(
             host: &host::Kernel::default(),
         },
     )?;
-    let request = prepare::request(config, origin, asked);
+    let mut request = prepare::request(config, origin, asked);
+    request.managed = managed::files()?;
     let prepared = prepare::ask(installation, request.clone())?;
     change::apply(config, installation, request, &prepared, &bound).map_err(|error| failed(&error))
 }
