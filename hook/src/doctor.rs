@@ -4,6 +4,7 @@ mod binaries;
 mod files;
 mod host;
 mod inside;
+mod managed;
 mod probe;
 
 use std::path::{Path, PathBuf};
@@ -95,7 +96,8 @@ fn hooks(installation: &Installation, arguments: &Arguments, show: &mut impl FnM
         show(seen.check);
         seen.directories
     };
-    files::checks(&directories, &binaries::stage_binary(installation)).into_iter().for_each(show);
+    files::checks(&directories, &binaries::stage_binary(installation)).into_iter().for_each(&mut *show);
+    managed::checks(&directories).into_iter().for_each(show);
 }
 
 fn sidecar_check(installation: &Installation) -> Check {

@@ -7,7 +7,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::fs::{Access, Mode, OFlags};
+use understudy_control::annotation::KNOWN;
 use understudy_control::{ManagedFile, Refusal};
+use understudy_policies::Ceiling;
+use understudy_policies::ceiling::Required;
 
 const ETC: &str = "/etc";
 
@@ -20,6 +23,17 @@ const LARGEST: u64 = 32 * 1024;
 /// If one cannot be read, or others than the machine's root could have written it: then nothing may start.
 pub(crate) fn files() -> Result<Vec<ManagedFile>, Refusal> {
     read(Path::new(ETC))
+}
+
+/// What they say about containers without an annotation.
+pub(crate) fn required(files: &[ManagedFile]) -> Result<Vec<Required>, Refusal> {
+    let parse = |file: &ManagedFile| {
+        Ceiling::parse("managed", &file.path, &file.text, &KNOWN).map_err(|error| {
+            Refusal::new(error.to_string(), "the administrator of this machine must mend it")
+        })
+    };
+    let ceilings = files.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    Ok(ceilings.iter().filter_map(|ceiling| ceiling.required().cloned()).collect())
 }
 
 fn read(etc: &Path) -> Result<Vec<ManagedFile>, Refusal> {

@@ -10,6 +10,7 @@ mod guard;
 mod host;
 mod prepare;
 mod refused;
+pub(crate) mod required;
 mod seccomp;
 mod sidecar;
 mod storage;
@@ -65,7 +66,7 @@ fn decide(installation: &Installation, config: Config) -> Value {
             // What cannot be noted or tidied up does not make the refusal weaker.
             let _ = Record::remove(installation, &config.id);
             let _ = refusals::note(installation, &config.id, name.as_deref(), &refusal);
-            refused::document(&config, installation, &refusal)
+            refused::document(&config, &installation.guest_binary_directory(), &refusal)
         }
     }
 }
