@@ -5,6 +5,7 @@ mod files;
 mod host;
 mod inside;
 mod labels;
+mod managed;
 mod probe;
 
 use std::path::{Path, PathBuf};
@@ -97,7 +98,8 @@ fn hooks(installation: &Installation, arguments: &Arguments, show: &mut impl FnM
         show(seen.check);
         seen.directories
     };
-    files::checks(&directories, &binaries::stage_binary(installation)).into_iter().for_each(show);
+    files::checks(&directories, &binaries::stage_binary(installation)).into_iter().for_each(&mut *show);
+    managed::checks(&directories).into_iter().for_each(show);
 }
 
 fn sidecar_check(installation: &Installation) -> Check {

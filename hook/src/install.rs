@@ -17,6 +17,7 @@ use understudy_control::ImageId;
 use crate::installation::Installation;
 use engine::Podman;
 use files::Ledger;
+pub(crate) use hooks::REQUIRED;
 use layout::{Layout, Scope};
 
 #[derive(Debug, clap::Args)]
@@ -29,6 +30,9 @@ pub(crate) struct Arguments {
     /// An image that may be the sidecar: its id or name (can be repeated; what is registered stays)
     #[arg(long, value_name = "IMAGE")]
     sidecar_image: Vec<String>,
+    /// Ask every container whether /etc/understudy/managed.toml requires an annotation of it (stays until `uninstall`)
+    #[arg(long)]
+    required: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -71,7 +75,8 @@ pub(crate) fn install(arguments: &Arguments) -> Result<ExitCode> {
     for image in &arguments.sidecar_image {
         images.insert(podman.image_id(image)?);
     }
-    let plan = Plan { layout: &layout, hooks_dir: arguments.hooks_dir.clone(), images, nft, binary };
+    let hooks_dir = arguments.hooks_dir.clone();
+    let plan = Plan { layout: &layout, hooks_dir, images, nft, binary, required: arguments.required };
     for path in write(&plan, &podman)? {
         println!("wrote {}", path.display());
     }
@@ -102,13 +107,14 @@ struct Plan<'a> {
     images: BTreeSet<ImageId>,
     nft: PathBuf,
     binary: Vec<u8>,
+    required: bool,
 }
 
 /// The hook files come last: none of them names a binary that is not there yet.
 fn write(plan: &Plan<'_>, podman: &Podman) -> Result<Vec<PathBuf>> {
     let layout = plan.layout;
-    for directory in [&layout.runtime, &layout.configuration] {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    for (directory, mode) in [(&layout.runtime, 0o700), (&layout.configuration, layout.configuration_mode)] {
+        let made = fs::DirBuilder::new().recursive(true).mode(mode).create(directory);
         made.with_context(|| format!("{} cannot be made", directory.display()))?;
     }
     let mut ledger = Ledger::open(&layout.state)?;
@@ -128,7 +134,8 @@ fn write(plan: &Plan<'_>, podman: &Podman) -> Result<Vec<PathBuf>> {
     installation.save()?;
 
     let hooks_dir = plan.hooks_dir.clone().unwrap_or_else(|| layout.hooks_dir.clone());
-    for (name, text) in hooks::all(&hook, &layout.state) {
+    let required = plan.required.then(|| hooks::required(&hook, &layout.state));
+    for (name, text) in hooks::all(&hook, &layout.state).into_iter().chain(required) {
         ledger.write(&hooks_dir.join(name), text.as_bytes(), 0o644)?;
     }
     let mut read = podman.hooks_dirs(&layout.drop_in)?;

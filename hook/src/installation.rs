@@ -73,8 +73,13 @@ impl Installation {
 
     /// Holds the hook's binary and nothing else; mounted into containers.
     pub(crate) fn guest_binary_directory(&self) -> PathBuf {
-        self.state.join("guest")
+        guest_binary_directory(&self.state)
     }
+}
+
+/// The same, of a state directory whose `installation.json` may not be this user's to read.
+pub(crate) fn guest_binary_directory(state: &Path) -> PathBuf {
+    state.join("guest")
 }
 
 /// Writes beside `path`, syncs, renames.

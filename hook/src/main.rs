@@ -5,6 +5,7 @@ mod create_runtime;
 mod doctor;
 mod install;
 mod installation;
+mod managed;
 mod mounted;
 mod network;
 mod place;
@@ -53,6 +54,9 @@ enum Command {
     /// Hook stage: changes the configuration on stdin
     #[command(hide = true)]
     Precreate(StageArguments),
+    /// Hook stage of every container: refuses those that must carry an annotation, and do not
+    #[command(hide = true)]
+    Required(StageArguments),
     /// Hook stage: redirects the network namespace and hands its sockets to the sidecar
     #[command(hide = true)]
     CreateRuntime(StageArguments),
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Why(arguments) => why::run(&arguments),
         Command::Precreate(stage) => precreate::run(&stage.state),
+        Command::Required(stage) => precreate::required::run(&stage.state),
         Command::CreateRuntime(stage) => create_runtime::run(&stage.state),
         Command::Place(arguments) => place::run(&arguments),
         Command::Poststop(stage) => poststop::run(&stage.state),

@@ -10,6 +10,7 @@ mod guard;
 mod host;
 mod prepare;
 mod refused;
+pub(crate) mod required;
 mod seccomp;
 mod sidecar;
 mod storage;
@@ -25,6 +26,7 @@ use serde_json::Value;
 use understudy_control::Refusal;
 
 use crate::installation::Installation;
+use crate::managed;
 use crate::record::Record;
 use crate::refusals;
 pub(crate) use annotations::is_ours;
@@ -65,7 +67,7 @@ fn decide(installation: &Installation, config: Config) -> Value {
             // What cannot be noted or tidied up does not make the refusal weaker.
             let _ = Record::remove(installation, &config.id);
             let _ = refusals::note(installation, &config.id, name.as_deref(), &refusal);
-            refused::document(&config, installation, &refusal)
+            refused::document(&config, &installation.guest_binary_directory(), &refusal)
         }
     }
 }
@@ -95,7 +97,8 @@ fn permitted(
             host: &host::Kernel::default(),
         },
     )?;
-    let request = prepare::request(config, origin, asked);
+    let mut request = prepare::request(config, origin, asked);
+    request.managed = managed::files()?;
     let prepared = prepare::ask(installation, request.clone())?;
     change::apply(config, installation, request, &prepared, &bound).map_err(|error| failed(&error))
 }

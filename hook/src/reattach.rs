@@ -9,10 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use understudy_control::{Attach, ContainerId, Reattach, Request, SocketRole, Status};
+use understudy_control::{Attach, ContainerId, Prepare, Reattach, Request, SocketRole, Status};
 
 use crate::StageArguments;
 use crate::installation::Installation;
+use crate::managed;
 use crate::network::netns::{Forbidden, Netns};
 use crate::network::{self, Sealed};
 use crate::process::Process;
@@ -125,6 +126,8 @@ fn give_back(
     let netns = Netns::of_container(&process, forbidden)?;
     let Sealed { sockets, netns: sealed } = network::seal(&netns, Some(running.netns), &installation.nft)?;
     let attach = Attach { id: id.clone(), netns: sealed, sockets: SocketRole::ALL.to_vec() };
-    let question = Request::Reattach(Box::new(Reattach { prepare: record.prepare, attach }));
+    // What the administrator has written since holds from now on.
+    let prepare = Prepare { managed: managed::files()?, ..record.prepare };
+    let question = Request::Reattach(Box::new(Reattach { prepare, attach }));
     sidecar::hand_over(installation, &netns, question, &sockets.descriptors())
 }

@@ -49,6 +49,7 @@ fn prepare(installation: &Installation, id: &ContainerId) {
         user: User { uid: 0, gid: 0 },
         env: Default::default(),
         args: Vec::new(),
+        managed: Vec::new(),
     };
     Record { prepare, environment: Vec::new(), running: None }.save(installation).unwrap();
 }

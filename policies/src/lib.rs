@@ -3,10 +3,11 @@
 //! `name` holds the one canonical form of a host name, `pattern` what a rule says about hosts, `path`
 //! what it says about paths, `model` what a
 //! policy is, `parse` and `annotation` how it is read, `decide` the pure decision, `builtin` the policies that are
-//! compiled in, `library` the ones of a directory. `document` turns TOML into values or into an error with a place.
+//! compiled in, `library` the ones of a directory, `ceiling` what none of them may go beyond. `document` turns TOML into values or into an error with a place.
 
 pub mod annotation;
 pub mod builtin;
+pub mod ceiling;
 pub mod decide;
 pub mod document;
 pub mod library;
@@ -17,6 +18,7 @@ pub mod path;
 pub mod pattern;
 
 pub use annotation::AnnotationError;
+pub use ceiling::{Asked, Beyond, Ceiling};
 pub use decide::{PolicySet, Verdict};
 pub use document::DocumentError;
 pub use library::Policies;

@@ -37,6 +37,15 @@ impl HostPattern {
             Self::Below(parent) => host.is_below(parent),
         }
     }
+
+    /// Whether every name that `other` matches is matched by this one, too.
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Exact(name)) => self.matches(name),
+            (Self::Exact(_), Self::Below(_)) => false,
+            (Self::Below(parent), Self::Below(below)) => below == parent || below.is_below(parent),
+        }
+    }
 }
 
 impl FromStr for HostPattern {
@@ -118,6 +127,24 @@ mod tests {
             ("a b", PatternError::Name(NameError::Character)),
         ] {
             assert_eq!(text.parse::<HostPattern>(), Err(error), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_covers_what_is_not_more_than_itself() {
+        for (pattern, other, expected) in [
+            ("a.example.com", "a.example.com", true),
+            ("a.example.com", "*.a.example.com", false),
+            ("*.example.com", "a.example.com", true),
+            ("*.example.com", "example.com", false),
+            ("*.example.com", "*.example.com", true),
+            ("*.example.com", "*.a.example.com", true),
+            ("*.a.example.com", "*.example.com", false),
+            ("*.example.com", "*.notexample.com", false),
+        ] {
+            let (pattern, other): (HostPattern, HostPattern) =
+                (pattern.parse().unwrap(), other.parse().unwrap());
+            assert_eq!(pattern.covers(&other), expected, "{pattern} {other}");
         }
     }
 

@@ -15,7 +15,7 @@ use crate::dns::{PinnedAddress, SyntheticRange};
 /// The three directories of an installation, as the sidecar's container sees them.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Directories {
-    /// Configuration, read-only: sidecar.toml, secrets.toml, policies/, harnesses/
+    /// Configuration, read-only: sidecar.toml, secrets.toml, ceiling.toml, policies/, harnesses/
     #[arg(long, value_name = "DIR", default_value = "/etc/understudy")]
     pub config: PathBuf,
     /// State, a volume of its own: the authority's key and the installation's key
@@ -33,6 +33,10 @@ impl Directories {
 
     pub fn secrets_toml(&self) -> PathBuf {
         self.config.join("secrets.toml")
+    }
+
+    pub fn ceiling_toml(&self) -> PathBuf {
+        self.config.join("ceiling.toml")
     }
 
     pub fn policies(&self) -> PathBuf {

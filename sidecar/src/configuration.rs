@@ -5,8 +5,9 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use understudy_control::{Prepare, Refusal};
 use understudy_harnesses::Harnesses;
-use understudy_policies::Policies;
+use understudy_policies::{Ceiling, Policies};
 
+use crate::ceiling;
 use crate::config::{Directories, Settings};
 use crate::credentials::{InstallationKey, Terms, Vault, grants, terms};
 
@@ -15,11 +16,13 @@ pub struct Configuration {
     pub settings: Settings,
     pub harnesses: Harnesses,
     pub policies: Policies,
+    /// What the user lets annotations and policies ask for.
+    pub ceiling: Ceiling,
     pub vault: Arc<Vault>,
 }
 
 impl Configuration {
-    /// A broken `sidecar.toml` or `secrets.toml` is an error; a broken policy, descriptor or secret is a problem that
+    /// A broken `sidecar.toml`, `secrets.toml` or `ceiling.toml` is an error; a broken policy, descriptor or secret is a problem that
     /// closes what depends on it.
     pub fn load(directories: &Directories) -> Result<Self> {
         let settings = Settings::load(&directories.sidecar_toml())?;
@@ -31,6 +34,7 @@ impl Configuration {
             settings,
             harnesses: Harnesses::load(Some(&directories.harnesses())),
             policies: Policies::load(Some(&directories.policies())),
+            ceiling: ceiling::load(&directories.ceiling_toml())?,
             vault: Arc::new(vault),
         })
     }
@@ -44,6 +48,7 @@ impl Configuration {
     }
 
     pub fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {
-        terms(prepare, &self.harnesses, &self.policies, &self.vault)
+        let terms = terms(prepare, &self.harnesses, &self.policies, &self.vault)?;
+        ceiling::apply(terms, prepare, &self.ceiling)
     }
 }

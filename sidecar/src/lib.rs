@@ -2,6 +2,7 @@
 
 pub mod attach;
 pub mod audit;
+pub mod ceiling;
 pub mod check;
 pub mod config;
 pub mod configuration;

@@ -21,8 +21,8 @@ pub use client::{CallError, Client, Connection};
 pub use directory::{ControlDirectory, DirectoryError};
 pub use id::{ContainerId, IdError, ImageId};
 pub use message::{
-    Envelope, EnvironmentVariable, HelloSecret, LoginFile, PlacedFile, Placement, Prepare, Prepared,
-    Reattach, Refusal, Reply, Request, User, VERSION, Write,
+    Envelope, EnvironmentVariable, HelloSecret, LoginFile, ManagedFile, PlacedFile, Placement, Prepare,
+    Prepared, Reattach, Refusal, Reply, Request, User, VERSION, Write,
 };
 pub use server::{AcceptError, Listener};
 pub use status::{ContainerStatus, Status};

@@ -111,6 +111,18 @@ pub struct Prepare {
     /// The command that it would run; searched in the same way.
     #[serde(default)]
     pub args: Vec<String>,
+    /// What the machine's administrator wrote: a ceiling for every user of it.
+    #[serde(default)]
+    pub managed: Vec<ManagedFile>,
+}
+
+/// A file that the hook has read on the host, since the sidecar's container does not see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ManagedFile {
+    /// Its path on the host, for messages.
+    pub path: String,
+    pub text: String,
 }
 
 impl fmt::Debug for Prepare {

@@ -7,6 +7,15 @@ use serde_json::{Value, json};
 /// In any case and also without the dot: a key that is misspelt must reach `precreate`, which refuses it.
 const ANY_OF_OURS: &str = "(?i)^understudy";
 
+/// A name of its own: the hook files of a user's installation must not replace the machine's.
+pub(crate) const REQUIRED: &str = "40-understudy-required.json";
+
+/// What `install --required` adds.
+pub(super) fn required(hook: &Path, state: &Path) -> (String, String) {
+    let every = json!({"always": true});
+    (REQUIRED.to_owned(), one(hook, state, "required", "precreate", 10, &every))
+}
+
 /// File names and contents. A file that is not valid stops every container, so they are made by a serialiser.
 pub(super) fn all(hook: &Path, state: &Path) -> Vec<(String, String)> {
     let agents = json!({"annotations": {ANY_OF_OURS: ".*"}});
@@ -61,9 +70,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_required_is_asked_of_every_container() {
+        let (_, text) = required(Path::new("/s/bin/understudy-hook"), Path::new("/s"));
+        let file: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&file["when"], &file["stages"]), (&json!({"always": true}), &json!(["precreate"])));
+        assert!(file["hook"]["timeout"].as_u64().unwrap() >= 10);
+    }
+
+    #[test]
     fn the_arguments_are_what_the_program_takes() {
         use clap::Parser as _;
-        for (_, text) in all(Path::new("/s/bin/understudy-hook"), Path::new("/s")) {
+        let (hook, state) = (Path::new("/s/bin/understudy-hook"), Path::new("/s"));
+        for (_, text) in all(hook, state).into_iter().chain([required(hook, state)]) {
             let file: Value = serde_json::from_str(&text).unwrap();
             let args: Vec<String> = serde_json::from_value(file["hook"]["args"].clone()).unwrap();
             crate::Arguments::try_parse_from(&args).unwrap();

@@ -15,6 +15,8 @@ pub(crate) struct Layout {
     pub(crate) state: PathBuf,
     pub(crate) runtime: PathBuf,
     pub(crate) configuration: PathBuf,
+    /// Everybody's hook reads `managed.toml` in the system's.
+    pub(crate) configuration_mode: u32,
     pub(crate) hooks_dir: PathBuf,
     /// Tells Podman of the directory of hooks, where Podman does not look anyway.
     pub(crate) drop_in: PathBuf,
@@ -64,6 +66,7 @@ impl Layout {
             state: data.join("understudy"),
             runtime: runtime.join("understudy"),
             configuration: config.join("understudy"),
+            configuration_mode: 0o700,
             hooks_dir: config.join("containers/oci/hooks.d"),
             drop_in: config.join("containers/containers.conf.d/50-understudy.conf"),
             homes: vec![home.to_owned()],
@@ -88,6 +91,7 @@ impl Layout {
             state: "/var/lib/understudy".into(),
             runtime: "/run/understudy".into(),
             configuration: "/etc/understudy".into(),
+            configuration_mode: 0o711,
             hooks_dir: "/usr/share/containers/oci/hooks.d".into(),
             drop_in: "/etc/containers/containers.conf.d/50-understudy.conf".into(),
             homes,

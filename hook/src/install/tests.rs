@@ -16,6 +16,10 @@ fn place() -> Place {
 
 impl Place {
     fn install(&self) -> Vec<PathBuf> {
+        self.install_with(false)
+    }
+
+    fn install_with(&self, required: bool) -> Vec<PathBuf> {
         let conf = self.layout.drop_in.parent().unwrap().to_owned();
         let plan = Plan {
             layout: &self.layout,
@@ -23,6 +27,7 @@ impl Place {
             images: registered(&self.layout.state),
             nft: "/usr/sbin/nft".into(),
             binary: b"binary".to_vec(),
+            required,
         };
         write(&plan, &Podman::new(Path::new("/bin/false"), vec![conf])).unwrap()
     }
@@ -96,4 +101,16 @@ fn registered_images_stay() {
     installation.save().unwrap();
     place.install();
     assert_eq!(Installation::load(&place.layout.state).unwrap().sidecar_images.len(), 1);
+}
+
+#[test]
+fn what_is_required_stays_until_it_is_uninstalled() {
+    let place = place();
+    place.install_with(true);
+    let required = place.layout.hooks_dir.join("40-understudy-required.json");
+    assert!(required.exists());
+    place.install();
+    assert!(required.exists());
+    remove(&place.layout).unwrap();
+    assert_eq!(place.files(), BTreeMap::new());
 }

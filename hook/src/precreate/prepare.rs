@@ -27,6 +27,7 @@ pub(crate) fn request(config: &Config, origin: Origin, annotations: BTreeMap<Str
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
         args: process.and_then(|process| process.args().clone()).unwrap_or_default(),
+        managed: Vec::new(),
     }
 }
 

@@ -1,12 +1,13 @@
 //! The configuration of a refused container: made anew out of an allow-list, so that nothing has to be thought of to
 //! be taken away. All that it runs is our own binary, which says why.
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 use understudy_control::Refusal;
 
 use super::config::Config;
 use super::{GUEST_BINARY, GUEST_BINARY_DIRECTORY};
-use crate::installation::Installation;
 
 /// Longer texts are cut: they become arguments.
 const LONGEST: usize = 2000;
@@ -37,13 +38,14 @@ const MASKED: [&str; 11] = [
 const READ_ONLY: [&str; 6] =
     ["/proc/asound", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-pub(crate) fn document(config: &Config, installation: &Installation, refusal: &Refusal) -> Value {
+/// `binaries` is the directory that holds our binary and nothing else.
+pub(crate) fn document(config: &Config, binaries: &Path, refusal: &Refusal) -> Value {
     let original = &config.document;
     let mut document = json!({
         "ociVersion": original["ociVersion"],
         "process": process(&original["process"], refusal),
         "root": {"path": original["root"]["path"], "readonly": true},
-        "mounts": mounts(original, installation),
+        "mounts": mounts(original, binaries),
         "linux": linux(&original["linux"]),
         "annotations": annotations(&original["annotations"]),
     });
@@ -69,7 +71,7 @@ fn process(original: &Value, refusal: &Refusal) -> Value {
     process
 }
 
-fn mounts(original: &Value, installation: &Installation) -> Value {
+fn mounts(original: &Value, binaries: &Path) -> Value {
     // The group of terminals is mapped differently by every kind of user namespace: Podman knows.
     let group = original["mounts"]
         .as_array()
@@ -90,7 +92,7 @@ fn mounts(original: &Value, installation: &Installation) -> Value {
         {"destination": "/dev", "type": "tmpfs", "source": "tmpfs",
          "options": ["nosuid", "noexec", "strictatime", "mode=755", "size=65536k"]},
         {"destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": pts},
-        {"destination": GUEST_BINARY_DIRECTORY, "type": "bind", "source": installation.guest_binary_directory(),
+        {"destination": GUEST_BINARY_DIRECTORY, "type": "bind", "source": binaries,
          "options": ["bind", "ro", "nosuid", "nodev", "rprivate"]},
     ])
 }
@@ -146,7 +148,7 @@ mod tests {
         let mut original = tree.config().document;
         change(&mut original);
         let refusal = Refusal::new("the reason\0", "the remedy");
-        document(&config_of(&original), &tree.installation(), &refusal)
+        document(&config_of(&original), &tree.installation().guest_binary_directory(), &refusal)
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! below the run root) lists containers with names, image and layer; `GRAPHROOT/<driver>-images/IMAGE/` holds an
 //! image's manifests.
 
+mod image;
+
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -45,6 +47,8 @@ struct Listed {
     image: String,
     #[serde(default)]
     layer: String,
+    #[serde(default)]
+    metadata: String,
 }
 
 impl Storage {

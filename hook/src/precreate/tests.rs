@@ -128,6 +128,16 @@ impl Tree {
             .unwrap();
     }
 
+    /// Names and labels of the image.
+    pub(crate) fn describe_image(&self, names: &[&str], labels: Value) {
+        use base64::Engine as _;
+        let list = json!([{"id": IMAGE, "names": names}]).to_string();
+        fs::write(self.graph_root().join("overlay-images/images.json"), list).unwrap();
+        let name = base64::engine::general_purpose::STANDARD.encode(format!("sha256:{IMAGE}"));
+        let configuration = json!({"config": {"Labels": labels}}).to_string();
+        fs::write(self.image().join(format!("={name}")), configuration).unwrap();
+    }
+
     /// A bundle of one certificate in the container's root.
     pub(crate) fn write_bundle(&self, path: &str) {
         let path = self.rootfs().join(path.trim_start_matches('/'));

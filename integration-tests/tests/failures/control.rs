@@ -162,6 +162,7 @@ fn prepare(number: usize) -> Request {
         user: User { uid: 0, gid: 0 },
         env: [].into(),
         args: Vec::new(),
+        managed: Vec::new(),
     }))
 }
 

@@ -125,6 +125,7 @@ fn what_was_prepared_and_never_attached_expires_though_somebody_asks_all_the_tim
         user: User { uid: 0, gid: 0 },
         env: [].into(),
         args: Vec::new(),
+        managed: Vec::new(),
     };
     client.call(Request::Prepare(Box::new(prepare)), &[]).unwrap();
     let known = || {

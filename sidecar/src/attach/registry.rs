@@ -349,6 +349,7 @@ mod tests {
             user: User { uid: 0, gid: 0 },
             env: BTreeMap::new(),
             args: Vec::new(),
+            managed: Vec::new(),
         }
     }
 

@@ -37,6 +37,7 @@ fn prepare(annotations: &[(&str, &str)], env: &[(&str, &str)]) -> Prepare {
         user: User { uid: 0, gid: 0 },
         env: map(env),
         args: Vec::new(),
+        managed: Vec::new(),
     }
 }
 

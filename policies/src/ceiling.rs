@@ -1,0 +1,500 @@
+//! What no policy, annotation or secret of a container may go beyond: the machine's `managed.toml`, or a user's own
+//! `ceiling.toml`. Both are written in the same keys.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::document::{self, OneOrMany, closest, position};
+use crate::{DocumentError, Effect, HostPattern, Policy, PolicySet, Ports, Rule, annotation, builtin};
+
+/// One file. What it does not mention, it does not limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ceiling {
+    name: String,
+    hosts: Option<Limit<HostPattern>>,
+    deny: Option<Limit<HostPattern>>,
+    allow_hosts: Option<Limit<HostPattern>>,
+    annotations: Option<Limit<String>>,
+    policies: Names,
+    harnesses: Names,
+    secrets: Names,
+    required: Option<Required>,
+}
+
+/// What a container is to be given.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The keys of its annotations.
+    pub annotations: &'a [&'a str],
+    pub harness: &'a str,
+    pub policy: &'a PolicySet,
+    pub secrets: &'a [String],
+}
+
+/// Something that a container asks for and must not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}, beyond `{rule}` ({place})")]
+pub struct Beyond {
+    pub what: String,
+    /// The key, such as `policies.forbid`.
+    pub rule: &'static str,
+    /// `/etc/understudy/managed.toml:3`
+    pub place: String,
+}
+
+/// Which containers must carry an annotation of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Required {
+    /// `FILE:LINE`.
+    pub place: String,
+    images: Vec<String>,
+    labels: Vec<String>,
+}
+
+/// The items of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Limit<T> {
+    items: Vec<T>,
+    place: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Names {
+    allow: Option<Limit<String>>,
+    forbid: Option<Limit<String>>,
+}
+
+impl Ceiling {
+    /// `name` is what it is called in labels, `file` what it is called in messages; `known` are the keys of
+    /// annotations that there are.
+    pub fn parse(name: &str, file: &str, text: &str, known: &[&str]) -> Result<Self, DocumentError> {
+        let raw: File = document::parse(file, text)?;
+        let source = Source { file, text };
+        let annotations = raw.annotations.unwrap_or_default();
+        Ok(Self {
+            name: name.to_owned(),
+            required: source.required(raw.required, raw.required_images, raw.required_labels)?,
+            hosts: source.hosts("hosts", raw.hosts)?,
+            deny: source.hosts("deny", raw.deny)?,
+            allow_hosts: source.hosts("allow-hosts", annotations.allow_hosts)?,
+            annotations: source.annotations(annotations.forbid, known)?,
+            policies: source.names(raw.policies),
+            harnesses: source.names(raw.harnesses),
+            secrets: source.names(raw.secrets),
+        })
+    }
+
+    /// # Errors
+    /// The first thing that goes beyond it.
+    pub fn check(&self, asked: &Asked<'_>) -> Result<(), Beyond> {
+        self.check_annotations(asked.annotations)?;
+        self.harnesses.check("harness", ["harnesses.allow", "harnesses.forbid"], [asked.harness])?;
+        let policies = asked.policy.policies().iter().map(|policy| policy.name());
+        let policies = policies.filter(|name| *name != annotation::NAME);
+        self.policies.check("policy", ["policies.allow", "policies.forbid"], policies)?;
+        let secrets = asked.secrets.iter().map(String::as_str);
+        self.secrets.check("secret", ["secrets.allow", "secrets.forbid"], secrets)?;
+        asked.policy.policies().iter().try_for_each(|policy| self.check_hosts(policy))
+    }
+
+    /// The hosts that are denied whatever a policy says, as a policy to combine with it.
+    pub fn denials(&self) -> Option<Policy> {
+        let deny = self.deny.as_ref()?;
+        let rule = Rule {
+            effect: Effect::Deny,
+            hosts: deny.items.clone(),
+            ports: Ports::Any,
+            note: None,
+            place: deny.place.clone(),
+        };
+        Some(Policy::new(self.name.clone(), vec![rule]))
+    }
+
+    pub fn required(&self) -> Option<&Required> {
+        self.required.as_ref()
+    }
+
+    fn check_annotations(&self, keys: &[&str]) -> Result<(), Beyond> {
+        let Some(forbidden) = &self.annotations else { return Ok(()) };
+        match keys.iter().find(|key| forbidden.items.iter().any(|item| item == *key)) {
+            Some(key) => Err(forbidden.beyond("annotations.forbid", format!("annotation {key}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn check_hosts(&self, policy: &Policy) -> Result<(), Beyond> {
+        let allowed = policy.rules().iter().filter(|rule| rule.effect == Effect::Allow);
+        for (rule, host) in allowed.flat_map(|rule| rule.hosts.iter().map(move |host| (rule, host))) {
+            let what = || format!("policy `{}` ({}) allows `{host}`", policy.name(), rule.place);
+            let limits =
+                [("hosts", self.hosts.as_ref()), ("annotations.allow-hosts", self.allow_hosts(policy))];
+            for (key, limit) in limits {
+                if let Some(limit) = limit.filter(|limit| !limit.covers(host)) {
+                    return Err(limit.beyond(key, what()));
+                }
+            }
+            // What a harness's descriptor names beside what is denied still works: nobody asked for this host.
+            let deny = self.deny.as_ref().filter(|_| policy.name() != builtin::HARNESS_ONLY);
+            if let Some(deny) = deny.filter(|deny| deny.covers(host)) {
+                return Err(deny.beyond("deny", what()));
+            }
+        }
+        Ok(())
+    }
+
+    fn allow_hosts(&self, policy: &Policy) -> Option<&Limit<HostPattern>> {
+        self.allow_hosts.as_ref().filter(|_| policy.name() == annotation::NAME)
+    }
+}
+
+impl Required {
+    /// `names` are those of the container's image, `labels` its labels as `KEY=VALUE`. Without patterns: every container.
+    pub fn matches<S: AsRef<str>>(&self, names: &[S], labels: &[S]) -> bool {
+        let any = |patterns: &[String], texts: &[S]| {
+            texts.iter().any(|text| patterns.iter().any(|pattern| wildcard(pattern, text.as_ref())))
+        };
+        self.is_for_all() || any(&self.images, names) || any(&self.labels, labels)
+    }
+
+    /// Whether it is about every container, so that nothing needs to be known about one.
+    pub fn is_for_all(&self) -> bool {
+        self.images.is_empty() && self.labels.is_empty()
+    }
+}
+
+impl<T> Limit<T> {
+    fn beyond(&self, rule: &'static str, what: String) -> Beyond {
+        Beyond { what, rule, place: self.place.clone() }
+    }
+}
+
+impl Limit<HostPattern> {
+    fn covers(&self, host: &HostPattern) -> bool {
+        self.items.iter().any(|item| item.covers(host))
+    }
+}
+
+impl Names {
+    fn check<'a>(
+        &self,
+        noun: &str,
+        [allow, forbid]: [&'static str; 2],
+        asked: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), Beyond> {
+        for name in asked {
+            let listed = |limit: &&Limit<String>| limit.items.iter().any(|item| item == name);
+            if let Some(limit) = self.allow.as_ref().filter(|limit| !listed(limit)) {
+                return Err(limit.beyond(allow, format!("{noun} `{name}`")));
+            }
+            if let Some(limit) = self.forbid.as_ref().filter(listed) {
+                return Err(limit.beyond(forbid, format!("{noun} `{name}`")));
+            }
+        }
+        Ok(())
+    }
+}
+
+type List = Option<Spanned<OneOrMany<String>>>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    hosts: List,
+    deny: List,
+    annotations: Option<RawAnnotations>,
+    policies: Option<RawNames>,
+    harnesses: Option<RawNames>,
+    secrets: Option<RawNames>,
+    required: Option<Spanned<bool>>,
+    required_images: List,
+    required_labels: List,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawAnnotations {
+    forbid: List,
+    allow_hosts: List,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawNames {
+    allow: List,
+    forbid: List,
+}
+
+struct Source<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn hosts(&self, key: &str, list: List) -> Result<Option<Limit<HostPattern>>, DocumentError> {
+        let Some(list) = list else { return Ok(None) };
+        let at = list.span().start;
+        let parse = |host: &String| {
+            host.parse().map_err(|error| self.error(at, format!("`{key}`: {host:?}: {error}")))
+        };
+        let items = list.get_ref().0.iter().map(parse).collect::<Result<_, _>>()?;
+        Ok(Some(Limit { items, place: self.place(at) }))
+    }
+
+    fn annotations(&self, list: List, known: &[&str]) -> Result<Option<Limit<String>>, DocumentError> {
+        let limit = list.map(|list| self.limit(list));
+        let Some((limit, at)) = limit else { return Ok(None) };
+        if let Some(unknown) = limit.items.iter().find(|item| !known.contains(&item.as_str())) {
+            let meant = match closest(unknown, known.iter().copied()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("known are: {}", known.join(", ")),
+            };
+            return Err(self.error(at, format!("`forbid`: no annotation {unknown:?} exists; {meant}")));
+        }
+        Ok(Some(limit))
+    }
+
+    fn names(&self, raw: Option<RawNames>) -> Names {
+        let Some(raw) = raw else { return Names::default() };
+        let limit = |list: List| list.map(|list| self.limit(list).0);
+        Names { allow: limit(raw.allow), forbid: limit(raw.forbid) }
+    }
+
+    fn required(
+        &self,
+        required: Option<Spanned<bool>>,
+        images: List,
+        labels: List,
+    ) -> Result<Option<Required>, DocumentError> {
+        let patterns = |list: &List| list.as_ref().map(|list| list.get_ref().0.clone()).unwrap_or_default();
+        let Some(required) = required.filter(|required| *required.get_ref()) else {
+            return match images.or(labels) {
+                Some(list) => {
+                    let without = "images or labels without `required = true` would require nothing";
+                    Err(self.error(list.span().start, without.to_owned()))
+                }
+                None => Ok(None),
+            };
+        };
+        if let Some(list) = [&images, &labels].into_iter().flatten().find(|list| list.get_ref().0.is_empty())
+        {
+            let empty = "an empty list; leave it out, or name what must carry an annotation";
+            return Err(self.error(list.span().start, empty.to_owned()));
+        }
+        let place = self.place(required.span().start);
+        Ok(Some(Required { place, images: patterns(&images), labels: patterns(&labels) }))
+    }
+
+    fn limit(&self, list: Spanned<OneOrMany<String>>) -> (Limit<String>, usize) {
+        let at = list.span().start;
+        (Limit { items: list.into_inner().0, place: self.place(at) }, at)
+    }
+
+    fn place(&self, at: usize) -> String {
+        format!("{}:{}", self.file, position(self.text, at).0)
+    }
+
+    fn error(&self, at: usize, message: String) -> DocumentError {
+        DocumentError::at(self.file, self.text, at, message)
+    }
+}
+
+/// `*` is any number of characters, of which none is special.
+fn wildcard(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        let Some(at) = rest.find(part) else { return false };
+        rest = rest.get(at + part.len()..).unwrap_or_default();
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    const KNOWN: [&str; 2] = ["understudy.allow", "understudy.policy"];
+    const ALL: &str = "hosts = [\"*.corp.example\", \"api.example.net\"]\ndeny = \"up.corp.example\"\n\
+        [annotations]\nforbid = [\"understudy.allow\"]\n[policies]\nforbid = \"wide\"\n\
+        [harnesses]\nallow = [\"good\"]\n[secrets]\nforbid = [\"root\"]\n";
+
+    fn ceiling(text: &str) -> Ceiling {
+        Ceiling::parse("managed", "/m.toml", text, &KNOWN).unwrap()
+    }
+
+    fn policy(name: &str, host: &str) -> Arc<Policy> {
+        let text = format!("[[allow]]\nhost = {host:?}\n");
+        Arc::new(Policy::parse(name, &format!("{name}.toml"), &text).unwrap())
+    }
+
+    fn check(
+        ceiling: &Ceiling,
+        annotations: &[&str],
+        harness: &str,
+        policies: Vec<Arc<Policy>>,
+        secrets: &[&str],
+    ) -> Option<String> {
+        let policy = PolicySet::combine(policies);
+        let secrets: Vec<String> = secrets.iter().map(|name| (*name).to_owned()).collect();
+        let asked = Asked { annotations, harness, policy: &policy, secrets: &secrets };
+        ceiling.check(&asked).err().map(|beyond| beyond.to_string())
+    }
+
+    #[test]
+    fn what_lies_within_passes() {
+        let within = vec![policy("web", "a.b.corp.example"), policy("net", "api.example.net")];
+        let annotations = ["understudy.policy"];
+        assert_eq!(check(&ceiling(ALL), &annotations, "good", within.clone(), &["key"]), None);
+        assert_eq!(check(&ceiling(""), &["understudy.allow"], "any", within, &["root"]), None);
+    }
+
+    #[test]
+    fn what_goes_beyond_is_named_with_the_rule_and_its_place() {
+        let all = ceiling(ALL);
+        let web = |host| vec![policy("web", host)];
+        for (found, said) in [
+            (
+                check(&all, &KNOWN, "good", vec![], &[]),
+                "annotation understudy.allow, beyond `annotations.forbid` (/m.toml:4)",
+            ),
+            (check(&all, &[], "bad", vec![], &[]), "harness `bad`, beyond `harnesses.allow` (/m.toml:8)"),
+            (
+                check(&all, &[], "good", vec![policy("wide", "a.corp.example")], &[]),
+                "policy `wide`, beyond `policies.forbid` (/m.toml:6)",
+            ),
+            (
+                check(&all, &[], "good", vec![], &["root"]),
+                "secret `root`, beyond `secrets.forbid` (/m.toml:10)",
+            ),
+            (
+                check(&all, &[], "good", web("evil.test"), &[]),
+                "policy `web` (web.toml:2) allows `evil.test`, beyond `hosts` (/m.toml:1)",
+            ),
+            (
+                check(&all, &[], "good", web("*.example.net"), &[]),
+                "policy `web` (web.toml:2) allows `*.example.net`, beyond `hosts` (/m.toml:1)",
+            ),
+            (
+                check(&all, &[], "good", web("up.corp.example"), &[]),
+                "policy `web` (web.toml:2) allows `up.corp.example`, beyond `deny` (/m.toml:2)",
+            ),
+        ] {
+            assert_eq!(found.as_deref(), Some(said));
+        }
+    }
+
+    #[test]
+    fn a_denied_host_stays_denied_within_what_is_allowed() {
+        let denials = ceiling(ALL).denials().unwrap();
+        let set = PolicySet::combine(vec![policy("web", "*.corp.example"), Arc::new(denials)]);
+        let denied = crate::Verdict::Denied { rule: "/m.toml:2".into(), note: None };
+        assert_eq!(set.decide(&"up.corp.example".parse().unwrap(), 443), denied);
+        let harness = builtin::harness_only("h", ["up.corp.example".parse().unwrap()]);
+        let asked = check(&ceiling("deny = \"up.corp.example\""), &[], "h", vec![Arc::new(harness)], &[]);
+        assert_eq!(asked, None);
+        assert!(ceiling("").denials().is_none());
+    }
+
+    #[test]
+    fn an_empty_list_allows_nothing() {
+        let empty = ceiling("hosts = []\n[policies]\nallow = []\n");
+        assert!(check(&empty, &[], "h", vec![policy("web", "a.example")], &[]).is_some());
+        assert!(check(&empty, &[], "h", vec![], &[]).is_none());
+    }
+
+    #[test]
+    fn annotations_can_have_a_ceiling_of_their_own() {
+        let ceiling = ceiling("[annotations]\nallow-hosts = \"*.corp.example\"\n");
+        let allow = |text| vec![Arc::new(Policy::from_allow_annotation(text).unwrap())];
+        assert_eq!(check(&ceiling, &[], "h", allow("a.corp.example"), &[]), None);
+        assert_eq!(check(&ceiling, &[], "h", vec![policy("web", "a.test")], &[]), None);
+        let beyond = check(&ceiling, &[], "h", allow("a.test"), &[]).unwrap();
+        assert!(
+            beyond.ends_with("allows `a.test`, beyond `annotations.allow-hosts` (/m.toml:2)"),
+            "{beyond}"
+        );
+    }
+
+    #[test]
+    fn required_means_those_that_match_or_all() {
+        let required = |text: &str| ceiling(text).required().cloned();
+        assert_eq!(required("required = false"), None);
+        let all = required("required = true").unwrap();
+        assert!(all.is_for_all() && all.matches::<&str>(&[], &[]));
+        let some = "required = true\nrequired-images = \"*/agents/*:v*\"\nrequired-labels = [\"agent=*\"]\n";
+        let some = required(some).unwrap();
+        assert_eq!(some.place, "/m.toml:1");
+        for (names, labels, expected) in [
+            (vec!["localhost/agents/a:v1"], vec![], true),
+            (vec!["localhost/agents/a:1"], vec![], false),
+            (vec!["x", "localhost/agents/a:v"], vec![], true),
+            (vec![], vec!["agent="], true),
+            (vec![], vec!["agents=1"], false),
+            (vec![], vec![], false),
+        ] {
+            assert_eq!(some.matches(&names, &labels), expected, "{names:?} {labels:?}");
+        }
+    }
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, text, expected) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("*", "", true),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("*b*b", "bab", true),
+            ("a*b*c", "abxbc", true),
+            ("a*b*c", "abxb", false),
+        ] {
+            assert_eq!(wildcard(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn the_examples_of_the_documentation_are_true() {
+        let known = ["understudy.allow", "understudy.privacy"];
+        let documentation = include_str!("../../docs/policies.md");
+        let mut found = 0;
+        for example in documentation.split("```toml\n").filter_map(|rest| rest.split("```").next()) {
+            let Some(file) = ["ceiling.toml", "managed.toml"].into_iter().find(|file| {
+                example.lines().next().is_some_and(|line| line.starts_with('#') && line.ends_with(file))
+            }) else {
+                continue;
+            };
+            let ceiling = Ceiling::parse("c", file, example, &known).unwrap();
+            let allow = vec![Arc::new(Policy::from_allow_annotation("evil.test").unwrap())];
+            let annotations = ["understudy.allow"];
+            assert!(check(&ceiling, &annotations, "claude-code", allow, &[]).is_some(), "{file}");
+            found += 1;
+        }
+        assert!(found >= 2, "{found}");
+    }
+
+    #[test]
+    fn a_mistake_is_an_error_with_its_place() {
+        for (text, said) in [
+            ("host = []", "/m.toml:1:1: unknown key `host`; did you mean `hosts`?"),
+            ("modes = []", "/m.toml:1:1: unknown key `modes`; "),
+            ("hosts = \"*.com\"", "/m.toml:1:9: `hosts`: \"*.com\": `*.com` would match"),
+            ("\n[annotations]\nforbid = \"understudy.alow\"", "/m.toml:3:10: `forbid`: no annotation"),
+            ("required-images = \"a\"", "/m.toml:1:19: images or labels without"),
+            ("required = true\nrequired-labels = []", "/m.toml:2:19: an empty list"),
+            ("[policies]\ndeny = \"a\"", "/m.toml:2:1: unknown key `deny`"),
+        ] {
+            let found = Ceiling::parse("m", "/m.toml", text, &KNOWN).unwrap_err().to_string();
+            assert!(found.starts_with(said), "{text:?}: {found}");
+        }
+    }
+}

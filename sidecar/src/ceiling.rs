@@ -1,0 +1,161 @@
+//! Whether what a container would be given stays below two ceilings: the machine's, whose text the hook has read on the
+//! host and sends along, and the user's own `ceiling.toml`.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use understudy_control::annotation::KNOWN;
+use understudy_control::{Prepare, Refusal};
+use understudy_policies::{Asked, Ceiling, PolicySet};
+
+use crate::credentials::Terms;
+
+/// The user's; a missing file limits nothing.
+pub fn load(path: &Path) -> Result<Ceiling> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Ceiling::parse("ceiling", "ceiling.toml", &text, &KNOWN)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Ceiling::default()),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
+/// The same terms, with the hosts that a ceiling denies taken out of their policy.
+///
+/// # Errors
+/// The first thing in them that goes beyond a ceiling.
+pub fn apply(mut terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Refusal> {
+    let mut policies = terms.policy.policies().to_vec();
+    for file in &prepare.managed {
+        let managed = Ceiling::parse("managed", &file.path, &file.text, &KNOWN).map_err(|error| {
+            Refusal::new(error.to_string(), "the administrator of this machine must mend it")
+        })?;
+        check(&managed, prepare, &terms, "managed rule", |place| {
+            format!("leave it out, or ask the administrator of this machine to change {place}")
+        })?;
+        policies.extend(managed.denials().map(Arc::new));
+    }
+    check(own, prepare, &terms, "your own rule", |place| format!("leave it out, or change {place}"))?;
+    policies.extend(own.denials().map(Arc::new));
+    if policies.len() > terms.policy.policies().len() {
+        terms.policy = Arc::new(PolicySet::combine(policies));
+    }
+    Ok(terms)
+}
+
+fn check(
+    ceiling: &Ceiling,
+    prepare: &Prepare,
+    terms: &Terms,
+    whose: &str,
+    remedy: impl Fn(&str) -> String,
+) -> Result<(), Refusal> {
+    let annotations: Vec<&str> = prepare.annotations.keys().map(String::as_str).collect();
+    let secrets = terms.grants.names();
+    let asked = Asked {
+        annotations: &annotations,
+        harness: &terms.harness,
+        policy: &terms.policy,
+        secrets: &secrets,
+    };
+    ceiling.check(&asked).map_err(|beyond| {
+        let reason = format!("{} goes beyond {whose} `{}` ({})", beyond.what, beyond.rule, beyond.place);
+        Refusal::new(reason, remedy(&beyond.place))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use understudy_control::{ManagedFile, Placement, User, annotation};
+    use understudy_policies::{Policy, Verdict};
+
+    use super::*;
+    use crate::credentials::Grants;
+
+    /// Of a container whose compose file asks for a host.
+    fn started(managed: &[&str], own: &str) -> Result<Terms, Refusal> {
+        let file = |text: &&str| ManagedFile { path: "/m.toml".into(), text: (*text).to_owned() };
+        let prepare = Prepare {
+            id: "a".repeat(64).parse().unwrap(),
+            name: None,
+            image: None,
+            annotations: BTreeMap::from([(annotation::ALLOW.to_owned(), "evil.example".to_owned())]),
+            user: User { uid: 0, gid: 0 },
+            env: BTreeMap::new(),
+            args: Vec::new(),
+            managed: managed.iter().map(file).collect(),
+        };
+        let asked = Policy::from_allow_annotation("evil.example, *.good.example").unwrap();
+        let terms = Terms {
+            harness: "generic".to_owned(),
+            policy: Arc::new(PolicySet::combine(vec![Arc::new(asked)])),
+            grants: Arc::new(Grants::default()),
+            env: Vec::new(),
+            placement: Placement::default(),
+            notes: Vec::new(),
+        };
+        apply(terms, &prepare, &Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap())
+    }
+
+    #[test]
+    fn without_a_ceiling_annotations_open_what_they_ask_for() {
+        let terms = started(&[], "").unwrap();
+        assert_eq!(terms.policy.label(), "understudy.allow");
+        let verdict = terms.policy.decide(&"evil.example".parse().unwrap(), 443);
+        assert!(matches!(verdict, Verdict::Allowed { .. }), "{verdict:?}");
+    }
+
+    #[test]
+    fn one_line_closes_them() {
+        let line = "annotations.forbid = [\"understudy.allow\"]";
+        let refusal = started(&[], line).unwrap_err();
+        assert_eq!(
+            refusal.reason,
+            "annotation understudy.allow goes beyond your own rule `annotations.forbid` (ceiling.toml:1)"
+        );
+        let refusal = started(&["", line], "").unwrap_err();
+        assert!(refusal.reason.ends_with("managed rule `annotations.forbid` (/m.toml:1)"), "{refusal}");
+        assert!(refusal.remedy.contains("the administrator"), "{refusal}");
+    }
+
+    #[test]
+    fn every_ceiling_holds_whatever_the_other_says() {
+        let wide = "hosts = [\"evil.example\", \"*.good.example\"]";
+        let narrow = "hosts = \"*.good.example\"";
+        assert!(started(&[wide], wide).is_ok());
+        for (managed, own) in [(vec![wide, narrow], wide), (vec![narrow, wide], wide), (vec![wide], narrow)] {
+            let refusal = started(&managed, own).unwrap_err();
+            assert!(refusal.reason.contains("allows `evil.example` goes beyond"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_denied_host_is_denied_below_what_an_annotation_opens() {
+        let terms = started(&["deny = \"up.good.example\""], "deny = \"down.good.example\"").unwrap();
+        assert_eq!(terms.policy.label(), "understudy.allow+managed+ceiling");
+        for (host, rule) in [("up.good.example", "/m.toml:1"), ("down.good.example", "ceiling.toml:1")] {
+            let denied = Verdict::Denied { rule: rule.into(), note: None };
+            assert_eq!(terms.policy.decide(&host.parse().unwrap(), 443), denied);
+        }
+    }
+
+    #[test]
+    fn a_broken_managed_file_lets_nothing_start() {
+        let refusal = started(&["hots = []"], "").unwrap_err();
+        assert!(refusal.reason.starts_with("/m.toml:1:1: unknown key `hots`"), "{refusal}");
+    }
+
+    #[test]
+    fn a_users_ceiling_is_a_file_or_nothing_and_never_half_of_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ceiling.toml");
+        assert_eq!(load(&path).unwrap(), Ceiling::default());
+        fs::write(&path, "annotations.forbid = [\"understudy.alow\"]").unwrap();
+        let error = load(&path).unwrap_err().to_string();
+        assert!(error.starts_with("ceiling.toml:1:22: `forbid`: no annotation"), "{error}");
+    }
+}
