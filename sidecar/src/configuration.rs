@@ -9,7 +9,10 @@ use understudy_policies::{Ceiling, Policies};
 
 use crate::ceiling;
 use crate::config::{Directories, Settings};
-use crate::credentials::{InstallationKey, Terms, Vault, grants, terms};
+use crate::credentials::expiry::Day;
+use crate::credentials::{
+    InstallationKey, KnownStandIns, Loading, Surroundings, Terms, Vault, grants, terms,
+};
 
 #[derive(Debug)]
 pub struct Configuration {
@@ -29,7 +32,16 @@ impl Configuration {
         let key = InstallationKey::load_or_create(&directories.state.join("installation.key")).context(
             "the installation's key (mount a volume for it: -v understudy-state:/var/lib/understudy)",
         )?;
-        let vault = Vault::load(&directories.secrets_toml(), &key)?;
+        let vault = Vault::load(
+            &directories.secrets_toml(),
+            Loading {
+                key: &key,
+                around: &Surroundings::of_this_process(),
+                known: &KnownStandIns::load(&directories.state.join("stand-ins.json"))?,
+                previous: None,
+                ask_again: true,
+            },
+        )?;
         Ok(Self {
             settings,
             harnesses: Harnesses::load(Some(&directories.harnesses())),
@@ -42,7 +54,7 @@ impl Configuration {
     pub fn problems(&self) -> Vec<String> {
         let mut problems = self.harnesses.problems();
         problems.extend(self.policies.problems());
-        problems.extend(self.vault.problems());
+        problems.extend(self.vault.problems(Day::today()));
         problems.extend(grants::warnings(&self.vault, &self.harnesses));
         problems
     }

@@ -1,20 +1,25 @@
 //! Secrets, the stand-ins that containers see, and the plan of swaps for one request.
 //!
-//! `declaration` reads what the operator wrote, `vault` holds the real values, `stand_in` derives what containers see
+//! `declaration` reads what the operator wrote, `source` where a value is, `loading` whether it can be used, `vault` holds
+//! the real values, `stand_in` derives what containers see
 //! instead, `grants` decides who gets what, `examine` decides on one request, with `placement` (where a credential may
 //! stand) and `finder` (where one does stand). `terms` puts together what a container that starts is given.
 
 pub mod declaration;
 pub mod examine;
+pub mod expiry;
 pub mod finder;
 pub mod foreign;
 pub mod grants;
 pub mod installation_key;
+pub mod known;
+pub mod loading;
 pub mod path_pattern;
 pub mod placement;
 mod rewrite;
 pub mod scrub;
 pub mod secret;
+pub mod source;
 pub mod stand_in;
 pub mod terms;
 pub mod vault;
@@ -26,7 +31,10 @@ pub use declaration::{Declaration, GrantTo};
 pub use examine::{CredentialDenial, RequestHead, Swaps, examine};
 pub use grants::Grants;
 pub use installation_key::InstallationKey;
+pub use known::KnownStandIns;
+pub use loading::Loading;
 pub use placement::Placement;
 pub use secret::SecretValue;
+pub use source::{Source, Surroundings};
 pub use terms::{Terms, terms};
 pub use vault::{Secret, Vault, VaultError};

@@ -9,6 +9,7 @@ pub mod configuration;
 pub mod connection;
 pub mod container;
 pub mod credentials;
+pub mod current;
 pub mod decide;
 pub mod dns;
 pub mod harden;

@@ -28,6 +28,19 @@ pub fn netns_cookie(socket: impl AsFd) -> io::Result<u64> {
     Ok(cookie)
 }
 
+/// Takes variables out of this process's environment, so that no program it starts inherits them. Only while the process
+/// has one thread: another one could be reading the environment.
+pub fn forget_variables<'n>(names: impl IntoIterator<Item = &'n str>) -> io::Result<()> {
+    for name in names {
+        if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+            return Err(io::Error::other("variables can be forgotten only before threads are started"));
+        }
+        // SAFETY: this is the only thread, as was just seen, and it starts none in between.
+        unsafe { std::env::remove_var(name) };
+    }
+    Ok(())
+}
+
 /// Who is at the other end of a Unix socket, numbered as this process's namespaces number them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerCredentials {

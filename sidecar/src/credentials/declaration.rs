@@ -1,24 +1,26 @@
 //! `secrets.toml`: which secrets there are, where they may be sent, and who may have them. No value is in it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 use serde::Deserialize;
 use toml::Spanned;
+use toml::value::Datetime;
 use understudy_control::ImageId;
 use understudy_harnesses::SecretKind;
 use understudy_policies::document::{self, OneOrMany, position};
 use understudy_policies::{DocumentError, HostName, HostPattern};
 
+use super::expiry::Expiry;
 use super::placement::{BasicHalf, Placement};
+use super::source::Source;
+use super::source::written::Written;
 
 /// One table of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declaration {
     pub name: String,
     pub kind: SecretKind,
-    /// Where the value is; absolute.
-    pub file: PathBuf,
+    pub source: Source,
     /// Where it may be sent; never empty.
     pub hosts: Vec<HostPattern>,
     /// Where in a request it may stand; never empty.
@@ -28,6 +30,7 @@ pub struct Declaration {
     pub env: Option<String>,
     /// What its stand-in must start with, where none of the known prefixes is the right one.
     pub prefix: Option<String>,
+    pub expires: Option<Expiry>,
     /// `secrets.toml:3`.
     pub place: String,
 }
@@ -55,12 +58,19 @@ impl GrantTo {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Raw {
     kind: SecretKind,
-    file: Spanned<String>,
+    file: Option<Spanned<String>>,
+    podman_secret: Option<Spanned<String>>,
+    credential: Option<Spanned<String>>,
+    variable: Option<Spanned<String>>,
+    command: Option<Spanned<Vec<String>>>,
+    timeout: Option<Spanned<u64>>,
+    cache: Option<Spanned<u64>>,
     hosts: Spanned<OneOrMany<String>>,
     placements: Option<Spanned<OneOrMany<String>>>,
     grant_to: Spanned<RawGrantTo>,
     env: Option<Spanned<String>>,
     prefix: Option<Spanned<String>>,
+    expires: Option<Spanned<Datetime>>,
 }
 
 #[derive(Deserialize)]
@@ -74,7 +84,7 @@ struct RawGrantTo {
 /// In the order of their names. `file` is only for messages.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Declaration>, DocumentError> {
     let raw: BTreeMap<String, Spanned<Raw>> = document::parse(file, text).map_err(renamed)?;
-    raw.into_iter().map(|(name, raw)| Source { file, text }.declaration(name, raw)).collect()
+    raw.into_iter().map(|(name, raw)| Reader { file, text }.declaration(name, raw)).collect()
 }
 
 /// A key that had another name before.
@@ -85,12 +95,12 @@ fn renamed(mut error: DocumentError) -> DocumentError {
     error
 }
 
-struct Source<'t> {
+struct Reader<'t> {
     file: &'t str,
     text: &'t str,
 }
 
-impl Source<'_> {
+impl Reader<'_> {
     fn declaration(&self, name: String, raw: Spanned<Raw>) -> Result<Declaration, DocumentError> {
         let at = raw.span().start;
         let raw = raw.into_inner();
@@ -100,27 +110,20 @@ impl Source<'_> {
                 "the name of a secret must be lower-case letters, digits, `-`, `_` and `.`, at most 64";
             return Err(self.error(at, message));
         }
+        let Raw { file, podman_secret, credential, variable, command, timeout, cache, .. } = raw;
+        let written = Written { file, podman_secret, credential, variable, command, timeout, cache };
         Ok(Declaration {
             name,
             kind: raw.kind,
-            file: self.path(&raw.file)?,
+            source: written.source(at).map_err(|(at, message)| self.error(at, message))?,
             hosts: self.hosts(&raw.hosts)?,
             placements: self.placements(at, raw.kind, raw.placements.as_ref())?,
             grant_to: self.grant_to(&raw.grant_to)?,
             env: raw.env.map(|env| self.variable(env)).transpose()?,
             prefix: raw.prefix.map(|prefix| self.prefix(prefix)).transpose()?,
+            expires: raw.expires.map(|expires| self.expires(&expires)).transpose()?,
             place: format!("{}:{}", self.file, position(self.text, at).0),
         })
-    }
-
-    fn path(&self, written: &Spanned<String>) -> Result<PathBuf, DocumentError> {
-        let path = PathBuf::from(written.get_ref());
-        if !path.is_absolute() {
-            let message =
-                "`file` must be the absolute path of a file that holds the value, and not the value";
-            return Err(self.error(written.span().start, message));
-        }
-        Ok(path)
     }
 
     fn hosts(&self, written: &Spanned<OneOrMany<String>>) -> Result<Vec<HostPattern>, DocumentError> {
@@ -197,6 +200,11 @@ impl Source<'_> {
         Ok(prefix)
     }
 
+    fn expires(&self, written: &Spanned<Datetime>) -> Result<Expiry, DocumentError> {
+        let message = "`expires` must be a date without a time, as `expires = 2027-01-31`";
+        Expiry::new(*written.get_ref()).ok_or_else(|| self.error(written.span().start, message))
+    }
+
     fn error(&self, at: usize, message: impl Into<String>) -> DocumentError {
         DocumentError::at(self.file, self.text, at, message)
     }
@@ -228,6 +236,31 @@ mod tests {
         assert!(
             key.grant_to.includes("claude-code", None) && !key.grant_to.includes("generic", Some(&image))
         );
+    }
+
+    #[test]
+    fn each_source_is_one_key() {
+        for (written, shown) in [
+            ("file = \"/v/a\"", "file /v/a"),
+            ("podman-secret = \"a.b-c_D\"", "podman-secret a.b-c_D"),
+            ("credential = \"a\"", "credential a"),
+            ("variable = \"A_B\"", "variable A_B"),
+            ("command = [\"op\", \"read\", \"op://v/i\"]", "command op"),
+            (
+                "command = [\"/usr/bin/pass\", \"show\", \"x\"]\ntimeout = 5\ncache = 900",
+                "command /usr/bin/pass",
+            ),
+        ] {
+            let text = GOOD.replace("file = \"/run/secrets/a\"", written);
+            let text = text + "expires = 2027-01-31\n";
+            let [declared] = parse("s.toml", &text).unwrap().try_into().unwrap();
+            assert_eq!(declared.source.to_string(), shown);
+            assert_eq!(declared.expires.unwrap().to_string(), "2027-01-31");
+            if let Source::Command(command) = declared.source {
+                let seconds = if command.words.len() == 3 && command.cache.is_some() { 5 } else { 10 };
+                assert_eq!(command.timeout.as_secs(), seconds);
+            }
+        }
     }
 
     #[test]
@@ -273,6 +306,26 @@ mod tests {
             ),
             ("header x-api-key", "sk-live-0123456789abcdef", "5:14: `placements`: not a placement"),
             ("header x-api-key", "header host", "5:14: `placements`: `host` says"),
+            ("file = \"/run/secrets/a\"\n", "", "1:1: where is its value?"),
+            ("/run/secrets/a", "/run/secrets/../a", "3:8: `file` must be the absolute path, without `..`"),
+            ("kind =", "variable = \"A\"\nkind =", "1:1: it has several sources"),
+            ("kind =", "timeout = 5\nkind =", "2:11: `timeout` is for a `command`"),
+            ("kind =", "cache = 5\nkind =", "2:9: `cache` is for a `command`"),
+            ("kind =", "expires = 2027-01-31T10:00:00\nkind =", "2:11: `expires` must be a date"),
+            ("kind =", "expires = \"2027-01-31\"\nkind =", "2:11: "),
+            ("file = \"/run/secrets/a\"", "podman-secret = \"../a\"", "3:17: `podman-secret` must be a name"),
+            ("file = \"/run/secrets/a\"", "podman-secret = \".a\"", "3:17: `podman-secret` must be a name"),
+            ("file = \"/run/secrets/a\"", "credential = \"a/b\"", "3:14: `credential` must be a name"),
+            (
+                "file = \"/run/secrets/a\"",
+                "variable = \"sk-live-0123456789abcdef\"",
+                "3:12: `variable` must be",
+            ),
+            ("file = \"/run/secrets/a\"", "command = []", "3:11: `command` must begin with a program"),
+            ("file = \"/run/secrets/a\"", "command = [\"bin/op\"]", "3:11: `command` must begin"),
+            ("file = \"/run/secrets/a\"", "command = \"op read x\"", "3:11: "),
+            ("file = \"/run/secrets/a\"", "command = [\"op\"]\ntimeout = 0", "4:11: `timeout` must be 1 to"),
+            ("file = \"/run/secrets/a\"", "command = [\"op\"]\ncache = 9999999", "4:9: `cache` must be 1 to"),
             ("grant-to = { harnesses = [\"claude-code\"] }", "", "1:1: missing field `grant-to`"),
             ("{ harnesses = [\"claude-code\"] }", "{}", "6:12: `grant-to` names nobody"),
             ("harnesses", "harneses", "6:14: unknown key `harneses`; did you mean `harnesses`?"),

@@ -50,6 +50,7 @@ pub struct CredentialDenial {
 /// What is to be swapped in this request, or why it must not leave. Pure.
 pub fn examine(vault: &Vault, grants: &Grants, head: RequestHead<'_>) -> Result<Swaps, CredentialDenial> {
     no_real_value(vault, &head)?;
+    no_retired_stand_in(vault, &head)?;
     let swaps = swaps(vault, grants, &head)?;
     foreign::check(vault, &head, &swaps)?;
     Ok(swaps)
@@ -95,6 +96,26 @@ fn no_real_value(vault: &Vault, head: &RequestHead<'_>) -> Result<(), Credential
     head.headers.iter().try_for_each(|(name, value)| check(Place::Header(name), value.as_bytes()))
 }
 
+/// One of a secret that a running container was given, and that is gone since.
+fn no_retired_stand_in(vault: &Vault, head: &RequestHead<'_>) -> Result<(), CredentialDenial> {
+    if !vault.has_retired() {
+        return Ok(());
+    }
+    let check = |place: Place<'_>, text: &[u8]| match vault.retired_in(text) {
+        None => Ok(()),
+        Some(name) => Err(CredentialDenial {
+            reason: Reason::CredentialNotGranted,
+            secret: Some(name.to_owned()),
+            place: place.to_string(),
+            remedy: format!(
+                "secret `{name}` is no longer there: look for it in secrets.toml and in `understudy status`"
+            ),
+        }),
+    };
+    outside_values(head).iter().try_for_each(|(place, text)| check(*place, text))?;
+    head.headers.iter().try_for_each(|(name, value)| check(Place::Header(name), value.as_bytes()))
+}
+
 /// Every part of the head where no credential may stand.
 fn outside_values<'a>(head: &RequestHead<'a>) -> Vec<(Place<'a>, Vec<u8>)> {
     let mut parts = vec![
@@ -136,7 +157,7 @@ fn swaps(vault: &Vault, grants: &Grants, head: &RequestHead<'_>) -> Result<Swaps
 /// The placement of which the value is exactly this secret's stand-in, with nothing before, behind or around it.
 fn exact_placement<'s>(secret: &'s Secret, name: &HeaderName, value: &HeaderValue) -> Option<&'s Placement> {
     let exact = |placement: &&Placement| {
-        rewrite::credential(placement, name, value.as_bytes()) == Some(secret.stand_in().as_bytes())
+        rewrite::credential(placement, name, value.as_bytes()).is_some_and(|found| secret.answers_to(found))
     };
     secret.declaration().placements.iter().find(exact)
 }

@@ -1,11 +1,11 @@
 //! An installation for tests.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use zeroize::Zeroizing;
 
 use super::declaration;
+use super::source::Source;
 use super::{InstallationKey, Vault};
 
 /// Real values by the name of the secret.
@@ -20,7 +20,8 @@ pub(crate) fn declared(name: &str, more: &str) -> String {
 }
 
 pub(crate) fn vault(text: &str, values: &Values) -> Vault {
-    let read = |path: &Path| {
+    let read = |source: &Source| {
+        let Source::File(path) = source else { return Err("not a file".to_owned()) };
         let name = path.file_name().unwrap().to_str().unwrap();
         let value = values.get(name).ok_or("no such file")?;
         Ok(Zeroizing::new(value.as_bytes().to_vec()))

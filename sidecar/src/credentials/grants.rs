@@ -186,7 +186,7 @@ fn usable<'a>(vault: &'a Vault, name: &str) -> Result<&'a Secret, Refusal> {
 fn cannot_be_used(name: &str, error: &str) -> Refusal {
     Refusal::new(
         format!("secret `{name}` cannot be used: {error}"),
-        "repair it, restart the sidecar, and start the container again",
+        "repair it, then start the container again",
     )
 }
 
@@ -289,7 +289,13 @@ mod tests {
                 "not granted to harness generic",
                 "add `harnesses = [\"generic\"]`",
             ),
-            (key("gone"), "claude-code", None, "secret `gone` cannot be used: /run/secrets/gone", "repair"),
+            (
+                key("gone"),
+                "claude-code",
+                None,
+                "secret `gone` cannot be used: file /run/secrets/gone",
+                "repair",
+            ),
             (key("gone"), "claude-code", Some("gone"), "secret `gone` cannot be used", "repair"),
         ] {
             let refusal = chosen(&text, harness, asked).unwrap_err();

@@ -81,6 +81,15 @@ pub fn derive(
     }
 }
 
+/// Whether `text` is what [`derive`] would draw for the secret `name`, given a value of that shape.
+pub fn is_of(key: &InstallationKey, name: &str, text: &SecretValue, declared_prefix: Option<&str>) -> bool {
+    let Ok((prefix, rest, suffix)) = shape(text.expose(), declared_prefix) else { return false };
+    let alphabet = alphabet(rest);
+    let mut drawn = Drawn::new(key, name);
+    let middle: String = (0..rest.len()).map(|_| drawn.letter(alphabet)).collect();
+    text.is(format!("{prefix}{middle}{suffix}").as_bytes())
+}
+
 /// Prefix, what is drawn anew, suffix.
 fn shape<'v>(real: &'v str, declared: Option<&str>) -> Result<(&'v str, &'v str, &'v str), ShapeError> {
     let prefix = match declared {
@@ -243,6 +252,17 @@ mod tests {
         let own = stand_in(1, "n", "0123456789012345", None).unwrap();
         let other = stand_in(1, "n", &own, None).unwrap();
         assert!(other != own && other.len() == own.len());
+    }
+
+    #[test]
+    fn a_stand_in_is_told_from_a_real_value_without_knowing_the_real_one() {
+        for real in ["sk-ant-api03-abcdefghijKLMNOP0123-_AA", "ghp_abcdefghijKLMNOPQRST0123456789abcdef"] {
+            let text = SecretValue::from_bytes(stand_in(1, "n", real, None).unwrap().as_bytes()).unwrap();
+            let is = |key: u8, name| is_of(&InstallationKey::from_bytes(&[key; 32]), name, &text, None);
+            assert!(is(1, "n") && !is(1, "m") && !is(2, "n"));
+            let real = SecretValue::from_bytes(real.as_bytes()).unwrap();
+            assert!(!is_of(&InstallationKey::from_bytes(&[1; 32]), "n", &real, None));
+        }
     }
 
     proptest! {

@@ -1,0 +1,116 @@
+//! From a declaration to a value that can be used: fresh, or the one that was read before.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use zeroize::Zeroizing;
+
+use super::declaration::Declaration;
+use super::installation_key::InstallationKey;
+use super::known::KnownStandIns;
+use super::secret::SecretValue;
+use super::source::{Source, Surroundings};
+use super::stand_in;
+use super::vault::{Secret, Vault};
+
+/// What a load goes by, beside the declarations.
+#[derive(Debug, Clone, Copy)]
+pub struct Loading<'a> {
+    pub key: &'a InstallationKey,
+    pub around: &'a Surroundings,
+    pub known: &'a KnownStandIns,
+    /// What was in force before: a value that can no longer be read stays what it was.
+    pub previous: Option<&'a Vault>,
+    /// Whether commands are run though their values are still cached.
+    pub ask_again: bool,
+}
+
+/// A value and what became of reading it.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) value: Arc<SecretValue>,
+    pub(super) stand_in: String,
+    pub(super) read: Instant,
+    /// The scheme that was written before it and left out.
+    pub(super) scheme: Option<&'static str>,
+    /// Why this is an earlier value.
+    pub(super) stale: Option<String>,
+    /// What was found instead and cannot be used; searched for all the same.
+    pub(super) rejected: Option<Arc<SecretValue>>,
+}
+
+/// Why a secret has no value that can be used.
+#[derive(Debug)]
+pub(super) struct Rejected {
+    pub(super) error: String,
+    /// A real one that was found all the same.
+    pub(super) value: Option<Arc<SecretValue>>,
+}
+
+impl From<String> for Rejected {
+    fn from(error: String) -> Self {
+        Self { error, value: None }
+    }
+}
+
+impl Loading<'_> {
+    pub(super) fn value(&self, declaration: &Declaration, all: &[Declaration]) -> Result<Loaded, Rejected> {
+        let kept = self.previous.and_then(|vault| vault.secret(&declaration.name));
+        let kept = kept.filter(|kept| kept.declaration().source == declaration.source);
+        if let Some(kept) = kept.filter(|kept| !self.is_to_be_read(kept)) {
+            return self.again(declaration, kept);
+        }
+        let found = declaration.source.read(self.around).map_err(Rejected::from);
+        let found = found.and_then(|bytes| judge(&bytes, declaration, all, self.key, self.known));
+        let Err(rejected) = found else { return found };
+        let error = format!("{}: {}", declaration.source, rejected.error);
+        let Some(kept) = kept else { return Err(Rejected { error, ..rejected }) };
+        let again = self.again(declaration, kept)?;
+        // A command is tried again when its time comes, not at once: a prompt every two seconds helps nobody.
+        Ok(Loaded { read: Instant::now(), stale: Some(error), rejected: rejected.value, ..again })
+    }
+
+    fn is_to_be_read(&self, kept: &Secret) -> bool {
+        match &kept.declaration().source {
+            Source::File(_) | Source::PodmanSecret(_) | Source::Credential(_) => true,
+            Source::Variable(_) => false,
+            Source::Command(_) => self.ask_again || kept.is_outdated(Instant::now()),
+        }
+    }
+
+    fn again(&self, declaration: &Declaration, kept: &Secret) -> Result<Loaded, Rejected> {
+        let Loaded { value, read, scheme, stale, rejected, .. } = kept.loaded();
+        let stand_in = shaped(self.key, declaration, value)?;
+        let (value, stale, rejected) = (Arc::clone(value), stale.clone(), rejected.clone());
+        Ok(Loaded { value, stand_in, read: *read, scheme: *scheme, stale, rejected })
+    }
+}
+
+fn shaped(key: &InstallationKey, of: &Declaration, value: &Arc<SecretValue>) -> Result<String, Rejected> {
+    stand_in::derive(key, &of.name, value, of.prefix.as_deref())
+        .map_err(|error| Rejected { error: error.to_string(), value: Some(Arc::clone(value)) })
+}
+
+pub(super) fn judge(
+    bytes: &Zeroizing<Vec<u8>>,
+    declaration: &Declaration,
+    all: &[Declaration],
+    key: &InstallationKey,
+    known: &KnownStandIns,
+) -> Result<Loaded, Rejected> {
+    let (value, scheme) = SecretValue::from_pasted(bytes).map_err(|error| error.to_string())?;
+    let of = |other: &&Declaration| stand_in::is_of(key, &other.name, &value, other.prefix.as_deref());
+    if let Some(other) = all.iter().find(of) {
+        return Err(format!(
+            "the value is the stand-in of `{}` in this installation; put the real one there",
+            other.name
+        )
+        .into());
+    }
+    if known.contains(value.expose().as_bytes()) {
+        return Err("the value is a stand-in of this installation; put the real one there".to_owned().into());
+    }
+    let value = Arc::new(value);
+    let stand_in = shaped(key, declaration, &value)?;
+    Ok(Loaded { value, stand_in, read: Instant::now(), scheme, stale: None, rejected: None })
+}

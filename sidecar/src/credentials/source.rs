@@ -1,0 +1,104 @@
+//! Where the value of a secret comes from. One file for each kind of source; what is read is judged elsewhere
+//! (`secret`).
+
+mod command;
+mod credential;
+mod file;
+mod podman_secret;
+mod variable;
+pub(in crate::credentials) mod written;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+pub use command::CommandSource;
+
+/// Exactly one for each secret. What it shows is a kind and a name, never a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// An absolute path.
+    File(PathBuf),
+    /// A Podman secret, whatever its driver, as Podman mounts it.
+    PodmanSecret(String),
+    /// A systemd credential.
+    Credential(String),
+    /// A variable of the sidecar's environment; host-run sidecar only.
+    Variable(String),
+    /// What a program prints; host-run sidecar only.
+    Command(CommandSource),
+}
+
+/// What sources find around them: the process and its container, in tests something else.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// Where Podman mounts secrets.
+    pub podman_secrets: PathBuf,
+    /// `$CREDENTIALS_DIRECTORY` of systemd.exec(5).
+    pub credentials: Option<PathBuf>,
+    /// Whether variables and commands may be sources.
+    pub host_run: bool,
+}
+
+impl Surroundings {
+    /// Podman and systemd-nspawn set the variable `container` in all that they run (the "container interface" of
+    /// systemd), so a process without it that is not the first of its namespace runs on the host.
+    pub fn of_this_process() -> Self {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        Self {
+            podman_secrets: PathBuf::from("/run/secrets"),
+            credentials: set("CREDENTIALS_DIRECTORY").map(PathBuf::from),
+            host_run: set("container").is_none() && std::process::id() != 1,
+        }
+    }
+
+    /// Below these, files belong to whoever mounted them: modes are not for the operator to choose.
+    fn is_mounted_for_us(&self, path: &Path) -> bool {
+        let credentials = self.credentials.as_ref();
+        path.starts_with(&self.podman_secrets)
+            || credentials.is_some_and(|directory| path.starts_with(directory))
+    }
+}
+
+impl Source {
+    /// The bytes, or why there are none: one line that names what to do and holds nothing of a value.
+    pub fn read(&self, around: &Surroundings) -> Result<Zeroizing<Vec<u8>>, String> {
+        match self {
+            Self::File(path) => file::read(path, around),
+            Self::PodmanSecret(name) => podman_secret::read(name, around),
+            Self::Credential(name) => credential::read(name, around),
+            Self::Variable(name) => variable::read(name, around),
+            Self::Command(command) => command.read(around),
+        }
+    }
+
+    /// The file that holds the value, if one does: a change of it is a change of the value.
+    pub fn file(&self, around: &Surroundings) -> Option<PathBuf> {
+        match self {
+            Self::File(path) => Some(path.clone()),
+            Self::PodmanSecret(name) => Some(around.podman_secrets.join(name)),
+            Self::Credential(name) => Some(around.credentials.as_ref()?.join(name)),
+            Self::Variable(_) | Self::Command(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file {}", path.display()),
+            Self::PodmanSecret(name) => write!(f, "podman-secret {name}"),
+            Self::Credential(name) => write!(f, "credential {name}"),
+            Self::Variable(name) => write!(f, "variable {name}"),
+            Self::Command(command) => write!(f, "command {command}"),
+        }
+    }
+}
+
+/// Why a source that needs the host is refused in the image.
+fn only_on_the_host(kind: &str) -> String {
+    format!(
+        "`{kind}` is for a sidecar that runs on the host, and this one runs in a container; use `podman-secret` or `file`"
+    )
+}

@@ -1,0 +1,122 @@
+//! The keys of a declaration that say where its value is.
+
+use std::path::{Component, PathBuf};
+use std::time::Duration;
+
+use toml::Spanned;
+
+use super::{CommandSource, Source};
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const LONGEST_TIMEOUT: u64 = 120;
+const LONGEST_CACHE: u64 = 30 * 24 * 3600;
+
+/// As they are in the file, of which exactly one says where.
+pub(in crate::credentials) struct Written {
+    pub(in crate::credentials) file: Option<Spanned<String>>,
+    pub(in crate::credentials) podman_secret: Option<Spanned<String>>,
+    pub(in crate::credentials) credential: Option<Spanned<String>>,
+    pub(in crate::credentials) variable: Option<Spanned<String>>,
+    pub(in crate::credentials) command: Option<Spanned<Vec<String>>>,
+    pub(in crate::credentials) timeout: Option<Spanned<u64>>,
+    pub(in crate::credentials) cache: Option<Spanned<u64>>,
+}
+
+/// What is wrong, and the offset in the text at which it is.
+type Mistake = (usize, String);
+
+impl Written {
+    /// `at` is where the declaration begins. Messages quote nothing: people paste values into the wrong line.
+    pub(in crate::credentials) fn source(self, at: usize) -> Result<Source, Mistake> {
+        let of_command = [("timeout", &self.timeout), ("cache", &self.cache)];
+        if self.command.is_none()
+            && let Some((key, written)) = of_command.iter().find_map(|(key, w)| Some((key, w.as_ref()?)))
+        {
+            return Err((written.span().start, format!("`{key}` is for a `command`")));
+        }
+        let (timeout, cache) = (self.timeout, self.cache);
+        let sources = [
+            self.file.map(|written| file(&written)),
+            self.podman_secret.map(|written| Ok(Source::PodmanSecret(name("podman-secret", written)?))),
+            self.credential.map(|written| Ok(Source::Credential(name("credential", written)?))),
+            self.variable.map(|written| variable(written).map(Source::Variable)),
+            self.command.map(|written| command(written, timeout, cache)),
+        ];
+        let mut sources = sources.into_iter().flatten();
+        match (sources.next(), sources.next()) {
+            (Some(source), None) => source,
+            (None, _) => Err((
+                at,
+                "where is its value? Add one of `podman-secret`, `file`, `credential`, `variable`, `command`"
+                    .to_owned(),
+            )),
+            (Some(_), Some(_)) => Err((
+                at,
+                "it has several sources; keep one of `podman-secret`, `file`, `credential`, `variable`, `command`"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+fn file(written: &Spanned<String>) -> Result<Source, Mistake> {
+    let path = PathBuf::from(written.get_ref());
+    // `/run/secrets/../x` is not below `/run/secrets`.
+    if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
+        let message = "`file` must be the absolute path, without `..`, of a file that holds the value, and not the value";
+        return Err((written.span().start, message.to_owned()));
+    }
+    Ok(Source::File(path))
+}
+
+fn name(key: &str, written: Spanned<String>) -> Result<String, Mistake> {
+    let at = written.span().start;
+    let name = written.into_inner();
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    if name.is_empty() || name.len() > 253 || name.starts_with('.') || !name.bytes().all(plain) {
+        return Err((
+            at,
+            format!("`{key}` must be a name of letters, digits, `-`, `_` and `.`, and not the value"),
+        ));
+    }
+    Ok(name)
+}
+
+fn variable(written: Spanned<String>) -> Result<String, Mistake> {
+    let at = written.span().start;
+    let name = written.into_inner();
+    let letters = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if name.is_empty() || !letters || name.starts_with(|c: char| c.is_ascii_digit()) {
+        let message =
+            "`variable` must be the name of a variable of the sidecar's environment, and not the value";
+        return Err((at, message.to_owned()));
+    }
+    Ok(name)
+}
+
+fn command(
+    written: Spanned<Vec<String>>,
+    timeout: Option<Spanned<u64>>,
+    cache: Option<Spanned<u64>>,
+) -> Result<Source, Mistake> {
+    let at = written.span().start;
+    let words = written.into_inner();
+    let program = words.first().map_or("", String::as_str);
+    if program.is_empty() || (program.contains('/') && !program.starts_with('/')) {
+        let message = "`command` must begin with a program: an absolute path, or a name in PATH, as [\"op\", \"read\", \"...\"]";
+        return Err((at, message.to_owned()));
+    }
+    if words.iter().any(|word| word.contains('\0')) {
+        return Err((at, "`command` holds a NUL".to_owned()));
+    }
+    let timeout = timeout.map(|written| seconds("timeout", LONGEST_TIMEOUT, &written)).transpose()?;
+    let cache = cache.map(|written| seconds("cache", LONGEST_CACHE, &written)).transpose()?;
+    Ok(Source::Command(CommandSource { words, timeout: timeout.unwrap_or(TIMEOUT), cache }))
+}
+
+fn seconds(key: &str, most: u64, written: &Spanned<u64>) -> Result<Duration, Mistake> {
+    match *written.get_ref() {
+        seconds if (1..=most).contains(&seconds) => Ok(Duration::from_secs(seconds)),
+        _ => Err((written.span().start, format!("`{key}` must be 1 to {most} seconds"))),
+    }
+}
