@@ -8,29 +8,32 @@ use understudy_harnesses::Harnesses;
 use understudy_policies::Policies;
 
 use crate::config::{Directories, Settings};
-use crate::credentials::{InstallationKey, Terms, Vault, grants, terms};
+use crate::credentials::{Catalogue, InstallationKey, Terms, Vault, grants, terms};
 
 #[derive(Debug)]
 pub struct Configuration {
     pub settings: Settings,
     pub harnesses: Harnesses,
     pub policies: Policies,
+    pub catalogue: Arc<Catalogue>,
     pub vault: Arc<Vault>,
 }
 
 impl Configuration {
-    /// A broken `sidecar.toml` or `secrets.toml` is an error; a broken policy, descriptor or secret is a problem that
+    /// A broken `sidecar.toml`, `secrets.toml` or provider of the catalogue is an error; a broken policy, descriptor or secret is a problem that
     /// closes what depends on it.
     pub fn load(directories: &Directories) -> Result<Self> {
         let settings = Settings::load(&directories.sidecar_toml())?;
         let key = InstallationKey::load_or_create(&directories.state.join("installation.key")).context(
             "the installation's key (mount a volume for it: -v understudy-state:/var/lib/understudy)",
         )?;
+        let catalogue = Arc::new(Catalogue::load(&directories.catalogue())?);
         let vault = Vault::load(&directories.secrets_toml(), &key)?;
         Ok(Self {
             settings,
             harnesses: Harnesses::load(Some(&directories.harnesses())),
             policies: Policies::load(Some(&directories.policies())),
+            catalogue,
             vault: Arc::new(vault),
         })
     }
