@@ -29,5 +29,11 @@ pub fn run(directories: &Directories) -> ExitCode {
     );
     println!("  policies:  {}", configuration.policies.names().collect::<Vec<_>>().join(", "));
     println!("  harnesses: {}", configuration.harnesses.names().collect::<Vec<_>>().join(", "));
+    let unconfirmed = configuration.catalogue.unconfirmed().len();
+    let (kinds, providers) = configuration.catalogue.size();
+    println!("  catalogue: {kinds} kinds of {providers} providers");
+    println!(
+        "  {unconfirmed} of its details are not confirmed by the providers; `understudy secrets kinds --unconfirmed` lists them"
+    );
     ExitCode::SUCCESS
 }

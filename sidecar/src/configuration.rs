@@ -11,7 +11,7 @@ use crate::ceiling;
 use crate::config::{Directories, Settings};
 use crate::credentials::expiry::Day;
 use crate::credentials::{
-    InstallationKey, KnownStandIns, Loading, Surroundings, Terms, Vault, grants, terms,
+    Catalogue, InstallationKey, KnownStandIns, Loading, Surroundings, Terms, Vault, grants, terms,
 };
 
 #[derive(Debug)]
@@ -21,17 +21,20 @@ pub struct Configuration {
     pub policies: Policies,
     /// What the user lets annotations and policies ask for.
     pub ceiling: Ceiling,
+    pub catalogue: Arc<Catalogue>,
     pub vault: Arc<Vault>,
 }
 
 impl Configuration {
-    /// A broken `sidecar.toml`, `secrets.toml` or `ceiling.toml` is an error; a broken policy, descriptor or secret is a problem that
+    /// A broken `sidecar.toml`, `secrets.toml`, `ceiling.toml` or provider of the catalogue is an error; a broken policy,
+    /// descriptor or secret is a problem that
     /// closes what depends on it.
     pub fn load(directories: &Directories) -> Result<Self> {
         let settings = Settings::load(&directories.sidecar_toml())?;
         let key = InstallationKey::load_or_create(&directories.state.join("installation.key")).context(
             "the installation's key (mount a volume for it: -v understudy-state:/var/lib/understudy)",
         )?;
+        let catalogue = Arc::new(Catalogue::load(&directories.catalogue())?);
         let vault = Vault::load(
             &directories.secrets_toml(),
             Loading {
@@ -47,6 +50,7 @@ impl Configuration {
             harnesses: Harnesses::load(Some(&directories.harnesses())),
             policies: Policies::load(Some(&directories.policies())),
             ceiling: ceiling::load(&directories.ceiling_toml())?,
+            catalogue,
             vault: Arc::new(vault),
         })
     }

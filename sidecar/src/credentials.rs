@@ -1,10 +1,11 @@
 //! Secrets, the stand-ins that containers see, and the plan of swaps for one request.
 //!
-//! `declaration` reads what the operator wrote, `source` where a value is, `loading` whether it can be used, `vault` holds
-//! the real values, `stand_in` derives what containers see
+//! `catalogue` knows the credentials of well-known services, `declaration` reads what the operator wrote, `source` where
+//! a value is, `loading` whether it can be used, `vault` holds the real values, `stand_in` derives what containers see
 //! instead, `grants` decides who gets what, `examine` decides on one request, with `placement` (where a credential may
 //! stand) and `finder` (where one does stand). `terms` puts together what a container that starts is given.
 
+pub mod catalogue;
 pub mod declaration;
 pub mod examine;
 pub mod expiry;
@@ -27,6 +28,7 @@ pub mod vault;
 #[cfg(test)]
 pub(crate) mod fixture;
 
+pub use catalogue::Catalogue;
 pub use declaration::{Declaration, GrantTo};
 pub use examine::{CredentialDenial, RequestHead, Swaps, examine};
 pub use grants::Grants;
