@@ -156,7 +156,7 @@ mod tests {
         refused(&outcome(&tree, None, Ok(&["hots = 1"])), "/m.toml:1:1: unknown key");
         std::fs::remove_dir_all(tree.image()).unwrap();
         let rule = "required = true\nrequired-images = \"x\"";
-        refused(&outcome(&tree, None, Ok(&[rule])), "no configuration of image");
+        refused(&outcome(&tree, None, Ok(&[rule])), "manifest: no such file");
         assert!(decide(tree.path(), b"nonsense".to_vec(), Ok(Vec::new())).is_err());
     }
 }

@@ -133,7 +133,10 @@ impl Tree {
         use base64::Engine as _;
         let list = json!([{"id": IMAGE, "names": names}]).to_string();
         fs::write(self.graph_root().join("overlay-images/images.json"), list).unwrap();
-        let name = base64::engine::general_purpose::STANDARD.encode(format!("sha256:{IMAGE}"));
+        let digest = format!("sha256:{}", "c".repeat(64));
+        let manifest = json!({"schemaVersion": 2, "config": {"digest": digest}, "layers": []});
+        fs::write(self.image().join("manifest"), manifest.to_string()).unwrap();
+        let name = base64::engine::general_purpose::STANDARD.encode(digest);
         let configuration = json!({"config": {"Labels": labels}}).to_string();
         fs::write(self.image().join(format!("={name}")), configuration).unwrap();
     }

@@ -1,13 +1,15 @@
 //! What a container's image is called and labelled, for rules that name images.
 //!
-//! `GRAPHROOT/<driver>-images/images.json` lists images with all their names; `IMAGE/` beside it holds the image's
-//! configuration (OCI image-spec, `config.Labels`), in a file named `=` and the base64 of `sha256:IMAGE`.
+//! `GRAPHROOT/<driver>-images/images.json` lists images with all their names; `IMAGE/manifest` beside it names the digest
+//! of the image's configuration (OCI image-spec, `config.Labels`), which lies in a file named `=` and the digest's base64.
+//! An image's id is another digest where a layer was made without one (`podman import`).
 
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use understudy_control::{ImageId, Refusal};
 
 use super::{Config, LARGEST_LIST, LARGEST_MANIFEST, Storage, not_found, read};
@@ -32,6 +34,16 @@ struct ListedImage {
 struct Metadata {
     #[serde(default, rename = "image-name")]
     image_name: String,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    config: ConfigurationOf,
+}
+
+#[derive(Deserialize)]
+struct ConfigurationOf {
+    digest: String,
 }
 
 #[derive(Deserialize)]
@@ -70,15 +82,19 @@ impl Storage {
     }
 
     fn labels(&self, image: &ImageId) -> Result<Vec<String>, Refusal> {
-        let name = format!("={}", STANDARD.encode(format!("sha256:{}", image.as_str())));
-        let path = self.graph_root.join(format!("{}-images", self.driver)).join(image.as_str()).join(name);
-        let bytes = read(&path, LARGEST_MANIFEST).map_err(|error| not_found(&error))?;
-        let bytes =
-            bytes.ok_or_else(|| not_found(&format!("it has no configuration of image {}", image.short())))?;
-        let configuration: ImageConfiguration = serde_json::from_slice(&bytes)
-            .map_err(|error| not_found(&format!("configuration of image {}: {error}", image.short())))?;
+        let manifest: Manifest = self.document(image, "manifest")?;
+        let name = format!("={}", STANDARD.encode(manifest.config.digest));
+        let configuration: ImageConfiguration = self.document(image, &name)?;
         let labels = configuration.config.labels.unwrap_or_default();
         Ok(labels.into_iter().map(|(key, value)| format!("{key}={value}")).collect())
+    }
+
+    fn document<T: DeserializeOwned>(&self, image: &ImageId, name: &str) -> Result<T, Refusal> {
+        let directory = self.graph_root.join(format!("{}-images", self.driver)).join(image.as_str());
+        let bytes = read(&directory.join(name), LARGEST_MANIFEST).map_err(|error| not_found(&error))?;
+        let of = || format!("image {}: {name}", image.short());
+        let bytes = bytes.ok_or_else(|| not_found(&format!("{}: no such file", of())))?;
+        serde_json::from_slice(&bytes).map_err(|error| not_found(&format!("{}: {error}", of())))
     }
 }
 
@@ -88,7 +104,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::super::tests::{IMAGE, Tree};
+    use super::super::super::tests::Tree;
     use super::*;
 
     #[test]
@@ -108,8 +124,7 @@ mod tests {
         let config = tree.config();
         let storage = Storage::locate(&config).unwrap();
         assert_eq!(storage.described(&config).unwrap(), Described::default());
-        let name = format!("={}", STANDARD.encode(format!("sha256:{IMAGE}")));
-        fs::remove_file(tree.image().join(name)).unwrap();
-        assert!(storage.described(&config).unwrap_err().reason.contains("no configuration"));
+        fs::remove_file(tree.image().join("manifest")).unwrap();
+        assert!(storage.described(&config).unwrap_err().reason.contains("manifest: no such file"));
     }
 }
