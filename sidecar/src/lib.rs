@@ -16,3 +16,4 @@ pub mod reason;
 pub mod serve;
 pub mod status;
 pub mod tls;
+pub mod workers;
