@@ -1,11 +1,14 @@
 //! One JSON line for each request, or for each connection that never became one. Names of secrets, never a value.
 
+mod lines;
+
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use self::lines::Lines;
 use crate::container::Container;
 use crate::credentials::Vault;
 use crate::reason::Reason;
@@ -94,7 +97,7 @@ impl Entry {
 /// Where entries go. Cheap to clone.
 #[derive(Clone)]
 pub struct Audit {
-    sink: Arc<Mutex<dyn Write + Send>>,
+    lines: Arc<Lines>,
     vault: Arc<Vault>,
 }
 
@@ -104,7 +107,7 @@ const LONGEST: usize = 1024;
 impl Audit {
     /// Whatever holds a real value of `vault` is withheld from the lines.
     pub fn new(sink: impl Write + Send + 'static, vault: Arc<Vault>) -> Self {
-        Self { sink: Arc::new(Mutex::new(sink)), vault }
+        Self { lines: Lines::new(sink), vault }
     }
 
     pub fn stdout(vault: Arc<Vault>) -> Self {
@@ -122,22 +125,14 @@ impl Audit {
             .unwrap_or_else(|| printable(&path_without_values(path_and_query), LONGEST))
     }
 
-    /// Writes one whole line. A sink that fails is told about on stderr; the decision stands either way.
+    /// Sees to it that one whole line is written, now or with others of this moment.
     pub fn write(&self, mut entry: Entry) {
         entry.duration = u64::try_from(entry.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let chosen = [&mut entry.host, &mut entry.method, &mut entry.path, &mut entry.detail];
         for text in chosen.into_iter().flatten() {
             *text = self.shown(text, LONGEST);
         }
-        let mut line = match serde_json::to_vec(&entry) {
-            Ok(line) => line,
-            Err(error) => return tracing::error!(%error, "audit entry"),
-        };
-        line.push(b'\n');
-        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = sink.write_all(&line).and_then(|()| sink.flush()) {
-            tracing::error!(%error, "audit line lost");
-        }
+        self.lines.push(&entry);
     }
 
     fn withheld(&self, text: &str) -> Option<String> {

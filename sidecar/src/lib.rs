@@ -18,3 +18,4 @@ pub mod reason;
 pub mod serve;
 pub mod status;
 pub mod tls;
+pub mod workers;

@@ -26,6 +26,7 @@ use crate::dns::serve::DnsService;
 use crate::harden;
 use crate::proxy::{Gateway, GatewayParts, Limits};
 use crate::tls::{Authority, write_roots};
+use crate::workers::{Threads, Workers};
 
 /// Runs until SIGTERM or SIGINT; then open connections get `drain` to end.
 pub fn run(directories: &Directories, drain: Duration) -> Result<()> {
@@ -35,16 +36,24 @@ pub fn run(directories: &Directories, drain: Duration) -> Result<()> {
     for problem in configuration.problems() {
         tracing::warn!("{problem}");
     }
-    let runtime = Builder::new_multi_thread().worker_threads(workers()).enable_all().build()?;
-    runtime.block_on(serve(directories, configuration, drain))
+    // This thread is a worker, too.
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let threads = Threads::start(cores() - 1)?;
+    let workers = Workers::new(runtime.handle().clone(), threads.runtimes().iter().cloned());
+    runtime.block_on(serve(directories, configuration, workers, drain))
 }
 
-async fn serve(directories: &Directories, configuration: Configuration, drain: Duration) -> Result<()> {
+async fn serve(
+    directories: &Directories,
+    configuration: Configuration,
+    workers: Workers,
+    drain: Duration,
+) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
 
     let audit = Audit::stdout(Arc::clone(&configuration.vault));
-    let (registry, listener, gateway) = build(directories, configuration, &audit)?;
+    let (registry, listener, gateway) = build(directories, configuration, workers, &audit)?;
     let stop = Arc::new(AtomicBool::new(false));
     let control = {
         let (registry, stop) = (Arc::clone(&registry), Arc::clone(&stop));
@@ -67,7 +76,8 @@ async fn serve(directories: &Directories, configuration: Configuration, drain: D
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     registry.close();
-    if control.join().is_err() {
+    // Connections go on ending on this thread meanwhile.
+    if !matches!(tokio::task::spawn_blocking(|| control.join()).await, Ok(Ok(()))) {
         tracing::error!("the control thread panicked");
     }
     Ok(())
@@ -76,6 +86,7 @@ async fn serve(directories: &Directories, configuration: Configuration, drain: D
 fn build(
     directories: &Directories,
     configuration: Configuration,
+    workers: Workers,
     audit: &Audit,
 ) -> Result<(Arc<Registry>, Listener, Arc<Gateway>)> {
     let authority = Authority::load_or_create(&directories.state)?;
@@ -93,6 +104,7 @@ fn build(
         audit: audit.clone(),
         original_destination: Arc::new(Redirected),
         limits: Limits::default(),
+        workers,
     })?;
 
     let probe = std::net::UdpSocket::bind("127.0.0.1:0").context("loopback in the sidecar's own network")?;
@@ -154,7 +166,7 @@ fn notify(states: &[NotifyState<'_>]) {
     }
 }
 
-fn workers() -> usize {
+fn cores() -> usize {
     thread::available_parallelism().map_or(2, |n| n.get().min(8))
 }
 

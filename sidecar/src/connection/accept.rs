@@ -19,6 +19,7 @@ use crate::audit::{Audit, Decision, Entry};
 use crate::container::{Container, OpenConnection};
 use crate::proxy::{Conn, Downstream, Gateway, Replay};
 use crate::reason::Reason;
+use crate::workers::Seat;
 
 /// Serves one listening socket of a container. Returns once the container is revoked; its connections end by then, too.
 pub async fn serve(listener: TcpListener, container: Arc<Container>, gateway: Arc<Gateway>) {
@@ -33,8 +34,7 @@ pub async fn serve(listener: TcpListener, container: Arc<Container>, gateway: Ar
         match accepted {
             Ok((stream, _)) => {
                 pause = Duration::ZERO;
-                let open = container.open_connection();
-                tokio::spawn(connection(stream, Arc::clone(&container), Arc::clone(&gateway), open));
+                place(stream, &container, &gateway);
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             // Out of descriptors or memory: the connection stays in the backlog, and trying at once would spin.
@@ -47,18 +47,36 @@ pub async fn serve(listener: TcpListener, container: Arc<Container>, gateway: Ar
     }
 }
 
+/// Hands a connection over to the worker with the fewest, for its whole life.
+fn place(stream: TcpStream, container: &Arc<Container>, gateway: &Arc<Gateway>) {
+    let open = container.open_connection();
+    let seat = gateway.workers().seat();
+    let runtime = seat.runtime().clone();
+    let (container, gateway) = (Arc::clone(container), Arc::clone(gateway));
+    // Only a socket that no runtime watches yet can be watched by another one.
+    let socket = stream.into_std();
+    runtime.spawn(async move {
+        connection(socket.and_then(TcpStream::from_std), container, gateway, open, seat).await;
+    });
+}
+
 async fn connection(
-    stream: TcpStream,
+    stream: io::Result<TcpStream>,
     container: Arc<Container>,
     gateway: Arc<Gateway>,
     _open: OpenConnection,
+    seat: Seat,
 ) {
     let mut line = Line::new(Arc::clone(&container), gateway.audit().clone());
+    let stream = match stream {
+        Ok(stream) => stream,
+        Err(error) => return line.fail(Fault::new(Reason::Internal, &error.to_string())),
+    };
     let mut revocation = container.revocation();
     tokio::select! {
         biased;
         _ = revocation.wait_for(|revoked| *revoked) => line.fail(Fault::new(Reason::Revoked, "")),
-        result = converse(stream, &container, &gateway, &mut line) => match result {
+        result = converse(stream, &container, &gateway, &mut line, seat.number()) => match result {
             Ok(()) => {}
             Err(fault) => line.fail(fault),
         },
@@ -71,6 +89,7 @@ async fn converse(
     container: &Arc<Container>,
     gateway: &Arc<Gateway>,
     line: &mut Line,
+    worker: usize,
 ) -> Result<(), Fault> {
     if container.counters.open_connections.load(Relaxed) > gateway.limits().connections {
         refusal::reset(stream);
@@ -112,7 +131,7 @@ async fn converse(
                     return Err(Fault::new(reason, "TLS without a usable server name"));
                 }
             };
-            let downstream = Downstream::new(Arc::clone(container), identity, port, true);
+            let downstream = Downstream::new(Arc::clone(container), identity, port, true, worker);
             line.becomes(&downstream);
             secure(Replay::new(first.freeze(), stream), hello, downstream, gateway).await
         }
@@ -120,7 +139,7 @@ async fn converse(
             line.entry(|entry| entry.protocol = "http");
             let identity = of_plain(origin);
             let http2 = classified == Classified::Http2Preface;
-            let downstream = Downstream::new(Arc::clone(container), identity, port, false);
+            let downstream = Downstream::new(Arc::clone(container), identity, port, false, worker);
             line.becomes(&downstream);
             let stream = Replay::new(first.freeze(), stream);
             run(gateway, Conn::new(stream, Arc::clone(&downstream), http2), downstream).await

@@ -13,6 +13,8 @@ pub struct Downstream {
     /// The port that the container connected to.
     pub port: u16,
     pub tls: bool,
+    /// Number of the worker that the connection is on.
+    pub worker: usize,
     requests: AtomicU64,
     in_flight: AtomicUsize,
     received: AtomicBool,
@@ -23,9 +25,15 @@ pub struct Downstream {
 pub(super) struct InFlight(Arc<Downstream>);
 
 impl Downstream {
-    pub fn new(container: Arc<Container>, identity: Identity, port: u16, tls: bool) -> Arc<Self> {
+    pub fn new(
+        container: Arc<Container>,
+        identity: Identity,
+        port: u16,
+        tls: bool,
+        worker: usize,
+    ) -> Arc<Self> {
         let (requests, in_flight, received) = Default::default();
-        Arc::new(Self { container, identity, port, tls, requests, in_flight, received })
+        Arc::new(Self { container, identity, port, tls, worker, requests, in_flight, received })
     }
 
     /// How many requests there were. Each of them has an audit line.

@@ -17,6 +17,7 @@ use crate::credentials::Vault;
 use crate::dns::Resolver;
 use crate::tls::roots::read_roots;
 use crate::tls::{Authority, Leaves, RootsError};
+use crate::workers::Workers;
 
 /// What a gateway is made of.
 pub struct GatewayParts {
@@ -29,6 +30,7 @@ pub struct GatewayParts {
     /// [`crate::connection::Redirected`] outside of tests.
     pub original_destination: Arc<dyn OriginalDestination>,
     pub limits: Limits,
+    pub workers: Workers,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +75,7 @@ pub struct Gateway {
     audit: Audit,
     original_destination: Arc<dyn OriginalDestination>,
     limits: Limits,
+    workers: Workers,
     proxy: Arc<HttpProxy<Engine>>,
 }
 
@@ -110,6 +113,7 @@ impl Gateway {
             audit: parts.audit,
             original_destination: parts.original_destination,
             limits: parts.limits,
+            workers: parts.workers,
             proxy: Arc::new(proxy),
         }))
     }
@@ -124,6 +128,10 @@ impl Gateway {
 
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    pub fn workers(&self) -> &Workers {
+        &self.workers
     }
 
     pub fn original_destination(&self) -> &dyn OriginalDestination {

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 
 use understudy_control::ContainerId;
 
+use super::Downstream;
 use crate::dns::Upstream;
 
 /// Requests with the same key may follow each other on one connection, and no others: an upstream may remember who
-/// spoke before, so containers, secrets and rules are kept apart.
+/// spoke before, so containers, secrets and rules are kept apart. So are workers, whose connections belong to their runtimes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct PoolKey {
     pub(super) container: ContainerId,
@@ -20,29 +21,30 @@ pub(super) struct PoolKey {
     pub(super) port: u16,
     pub(super) tls: bool,
     pub(super) address: SocketAddr,
+    pub(super) worker: usize,
 }
 
 impl PoolKey {
     pub(super) fn new(
-        container: &ContainerId,
+        downstream: &Downstream,
         upstream: &Upstream,
         address: SocketAddr,
         secrets: &[String],
-        tls: bool,
     ) -> Self {
         let permit = upstream.permit();
         let mut secrets = secrets.to_vec();
         secrets.sort_unstable();
         secrets.dedup();
         Self {
-            container: container.clone(),
+            container: downstream.container.id.clone(),
             policy: permit.policy().to_owned(),
             rule: permit.rule().to_owned(),
             secrets,
             host: permit.host().to_string(),
             port: permit.port(),
-            tls,
+            tls: downstream.tls,
             address,
+            worker: downstream.worker,
         }
     }
 
@@ -67,13 +69,14 @@ mod tests {
             port: 443,
             tls: true,
             address: ([192, 0, 2, 1], 443).into(),
+            worker: 0,
         }
     }
 
     #[test]
     fn every_part_keeps_connections_apart() {
         let hasher = RandomState::new();
-        let changes: [fn(&mut PoolKey); 8] = [
+        let changes: [fn(&mut PoolKey); 9] = [
             |key| key.container = "b".repeat(64).parse().unwrap(),
             |key| key.policy.push('x'),
             |key| key.rule.push('4'),
@@ -82,6 +85,7 @@ mod tests {
             |key| key.port = 8443,
             |key| key.tls = false,
             |key| key.address.set_port(1),
+            |key| key.worker = 1,
         ];
         for (index, change) in changes.into_iter().enumerate() {
             let mut other = key();

@@ -113,8 +113,7 @@ impl Exchange {
         let accepted = self.accepted.as_ref()?;
         let plan = self.plan.as_mut()?;
         let dialer = Dialer::new(&plan.upstream, self.attempt, |address| {
-            let id = &accepted.downstream.container.id;
-            PoolKey::new(id, &plan.upstream, address, &plan.swaps.secrets, accepted.downstream.tls)
+            PoolKey::new(&accepted.downstream, &plan.upstream, address, &plan.swaps.secrets)
         })?;
         plan.key = Some(dialer.key().clone());
         Some(dialer)

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
@@ -15,7 +15,7 @@ use pingora_core::protocols::{
     UniqueID, UniqueIDType,
 };
 use pingora_http::ResponseHeader;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -28,20 +28,36 @@ const LONGEST_HEAD: usize = h2_limits::HEADER_LIST as usize;
 const WRITE_BUFFER: usize = 16 * 1024 + 512;
 
 /// A socket whose first bytes were read already and come again. Writes are buffered here, below TLS, so that a response
-/// head and the first of its body leave in one packet.
+/// head and the first of its body leave in one packet; an idle connection keeps no buffer.
 #[derive(Debug)]
 pub struct Replay {
     first: Bytes,
-    socket: BufWriter<TcpStream>,
+    socket: TcpStream,
+    /// What is yet to be sent, from `sent` on.
+    buffer: Vec<u8>,
+    sent: usize,
 }
 
 impl Replay {
     pub fn new(first: Bytes, socket: TcpStream) -> Self {
-        Self { first, socket: BufWriter::with_capacity(WRITE_BUFFER, socket) }
+        Self { first, socket, buffer: Vec::new(), sent: 0 }
     }
 
     fn fd(&self) -> i32 {
-        self.socket.get_ref().as_raw_fd()
+        self.socket.as_raw_fd()
+    }
+
+    /// Sends what is buffered, and gives the buffer's memory back.
+    fn poll_empty(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(left) = self.buffer.get(self.sent..).filter(|left| !left.is_empty()) {
+            match ready!(Pin::new(&mut self.socket).poll_write(context, left))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                length => self.sent += length,
+            }
+        }
+        self.buffer = Vec::new();
+        self.sent = 0;
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -99,7 +115,42 @@ macro_rules! write_through {
 }
 
 impl AsyncWrite for Replay {
-    write_through!(socket);
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let length = bytes.iter().map(|slice| slice.len()).sum();
+        if self.buffer.len() + length > WRITE_BUFFER {
+            ready!(self.poll_empty(context))?;
+        }
+        if length >= WRITE_BUFFER {
+            return Pin::new(&mut self.socket).poll_write_vectored(context, bytes);
+        }
+        self.buffer.reserve(length);
+        for slice in bytes {
+            self.buffer.extend_from_slice(slice);
+        }
+        Poll::Ready(Ok(length))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_empty(context))?;
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_empty(context))?;
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
 }
 
 /// A decrypted (or plain) stream with what pingora asks about it. The connection travels as the user data of the

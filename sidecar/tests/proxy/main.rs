@@ -14,4 +14,5 @@ mod revoke;
 mod streaming;
 mod upstream;
 mod versions;
+mod workers;
 mod world;

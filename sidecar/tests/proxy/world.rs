@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::Handle;
 use understudy::audit::Audit;
 use understudy::connection::{self, OriginalDestination};
 use understudy::container::Container;
@@ -14,6 +15,7 @@ use understudy::credentials::{Grants, InstallationKey, Vault, declaration, grant
 use understudy::dns::{PinnedAddress, Resolver, SyntheticNames, SyntheticRange};
 use understudy::proxy::{Gateway, GatewayParts, Limits};
 use understudy::tls::{Authority, write_roots};
+use understudy::workers::Workers;
 use understudy_harnesses::Harnesses;
 use understudy_policies::{HostName, Policy, PolicySet};
 use zeroize::Zeroizing;
@@ -55,6 +57,8 @@ pub(crate) struct Options {
     pub(crate) protocols: Protocols,
     pub(crate) trusted: bool,
     pub(crate) limits: Limits,
+    /// Beside the test's own runtime.
+    pub(crate) workers: Vec<Handle>,
     /// Addresses of the upstream's host, in the order to be tried.
     pub(crate) addresses: Vec<IpAddr>,
 }
@@ -65,6 +69,7 @@ impl Default for Options {
             protocols: Protocols::Both,
             trusted: true,
             limits: Limits::default(),
+            workers: Vec::new(),
             addresses: vec![[127, 0, 0, 1].into()],
         }
     }
@@ -108,6 +113,7 @@ impl World {
             audit: Audit::new(Sink(Arc::clone(&audit)), Arc::clone(&vault)),
             original_destination: Arc::clone(&stated) as Arc<dyn OriginalDestination>,
             limits: options.limits,
+            workers: Workers::new(Handle::current(), options.workers),
         })
         .unwrap();
         let container = container('a', upstream.port(), &vault);
