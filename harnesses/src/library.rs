@@ -17,6 +17,8 @@ const BUILT_IN: [(&str, &str, &str); 2] = [
 #[derive(Debug, Clone)]
 pub struct Harnesses {
     by_name: BTreeMap<String, Result<Descriptor, String>>,
+    /// Why a descriptor of `by_name` is what an earlier file said.
+    stale: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +45,19 @@ impl Harnesses {
         harnesses
     }
 
+    /// What `before` has stays in force where the same file cannot be used any more; `problems` says so.
+    #[must_use]
+    pub fn or_before(mut self, before: &Self) -> Self {
+        for (name, descriptor) in &mut self.by_name {
+            let good = before.by_name.get(name).and_then(|before| before.as_ref().ok());
+            if let (Err(error), Some(good)) = (&descriptor, good) {
+                self.stale.insert(name.clone(), error.clone());
+                *descriptor = Ok(good.clone());
+            }
+        }
+        self
+    }
+
     pub fn harness(&self, name: &str) -> Result<&Descriptor, HarnessError> {
         match self.by_name.get(name) {
             Some(Ok(descriptor)) => Ok(descriptor),
@@ -62,7 +77,11 @@ impl Harnesses {
     /// One line for each descriptor that cannot be used.
     pub fn problems(&self) -> Vec<String> {
         let broken = self.by_name.iter().filter_map(|(name, harness)| Some((name, harness.as_ref().err()?)));
-        broken.map(|(name, error)| format!("harness `{name}`: {error}")).collect()
+        let broken = broken.map(|(name, error)| format!("harness `{name}`: {error}"));
+        let stale = self.stale.iter();
+        let stale = stale
+            .map(|(name, error)| format!("harness `{name}`: {error}; what it said before stays in force"));
+        broken.chain(stale).collect()
     }
 }
 
@@ -70,7 +89,7 @@ impl Harnesses {
 impl Default for Harnesses {
     fn default() -> Self {
         let parse = |(name, file, text): (&str, &str, &str)| (name.to_owned(), parse(name, file, text));
-        Self { by_name: BTreeMap::from(BUILT_IN.map(parse)) }
+        Self { by_name: BTreeMap::from(BUILT_IN.map(parse)), stale: BTreeMap::new() }
     }
 }
 
@@ -144,6 +163,25 @@ mod tests {
         let error = harnesses.harness("other").unwrap_err().to_string();
         assert!(error.contains("it must be `other`"), "{error}");
         assert_eq!(harnesses.problems().len(), 2);
+    }
+
+    #[test]
+    fn a_file_that_breaks_leaves_what_it_said_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("mine.toml");
+        let good = include_str!("../data/generic.toml").replace("\"generic\"", "\"mine\"");
+        std::fs::write(&file, good).unwrap();
+        let mut harnesses = Harnesses::load(Some(directory.path()));
+        std::fs::write(&file, "nam = \"mine\"").unwrap();
+        // Also when it is looked at again.
+        for _ in 0..2 {
+            harnesses = Harnesses::load(Some(directory.path())).or_before(&harnesses);
+            assert!(harnesses.harness("mine").is_ok());
+            let problems = harnesses.problems();
+            assert!(problems.len() == 1 && problems[0].ends_with("stays in force"), "{problems:?}");
+        }
+        std::fs::remove_file(&file).unwrap();
+        assert!(Harnesses::load(Some(directory.path())).or_before(&harnesses).harness("mine").is_err());
     }
 
     #[test]

@@ -13,6 +13,8 @@ const MAX_FILE: u64 = 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct Policies {
     by_name: BTreeMap<String, Arc<Policy>>,
+    /// Why a policy of `by_name` is what an earlier file said.
+    stale: BTreeMap<String, String>,
 }
 
 impl Policies {
@@ -28,6 +30,20 @@ impl Policies {
             }
         }
         policies
+    }
+
+    /// What `before` has stays in force where the same file cannot be used any more; `problems` says so. A file that is
+    /// gone takes its policy with it.
+    #[must_use]
+    pub fn or_before(mut self, before: &Self) -> Self {
+        for (name, policy) in &mut self.by_name {
+            let good = before.by_name.get(name).filter(|before| before.error().is_none());
+            if let (Some(error), Some(good)) = (policy.error(), good) {
+                self.stale.insert(name.clone(), error.to_owned());
+                *policy = Arc::clone(good);
+            }
+        }
+        self
     }
 
     /// Replaces a policy of the same name. A reserved name makes a policy that failed, under that name.
@@ -58,14 +74,18 @@ impl Policies {
     /// One line for each policy that could not be loaded.
     pub fn problems(&self) -> Vec<String> {
         let problem = |policy: &Arc<Policy>| Some(format!("policy `{}`: {}", policy.name(), policy.error()?));
-        self.by_name.values().filter_map(problem).collect()
+        let stale = self.stale.iter();
+        let stale = stale
+            .map(|(name, error)| format!("policy `{name}`: {error}; what it said before stays in force"));
+        self.by_name.values().filter_map(problem).chain(stale).collect()
     }
 }
 
 /// The built-in ones alone.
 impl Default for Policies {
     fn default() -> Self {
-        Self { by_name: BTreeMap::from([(builtin::LOCKED.to_owned(), Arc::new(builtin::locked()))]) }
+        let by_name = BTreeMap::from([(builtin::LOCKED.to_owned(), Arc::new(builtin::locked()))]);
+        Self { by_name, stale: BTreeMap::new() }
     }
 }
 
@@ -116,6 +136,26 @@ mod tests {
         assert!(problems[2].contains("built-in policy"), "{problems:?}");
         assert_eq!(policies.suggestion("wep"), Some("web"));
         assert!(policies.policy("nothing").is_none());
+    }
+
+    #[test]
+    fn a_file_that_breaks_leaves_what_it_said_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("web.toml");
+        let host = "a.example".parse().unwrap();
+        std::fs::write(&file, "[[allow]]\nhost = \"a.example\"").unwrap();
+        let mut policies = Policies::load(Some(directory.path()));
+        std::fs::write(&file, "[[allow]]\nhots = 1").unwrap();
+        // Also when it is looked at again.
+        for _ in 0..2 {
+            policies = Policies::load(Some(directory.path())).or_before(&policies);
+            assert!(policies.policy("web").unwrap().rules()[0].is_about(&host));
+            let problems = policies.problems();
+            assert!(problems.len() == 1 && problems[0].ends_with("stays in force"), "{problems:?}");
+        }
+        std::fs::remove_file(&file).unwrap();
+        policies = Policies::load(Some(directory.path())).or_before(&policies);
+        assert!(policies.policy("web").is_none() && policies.problems().is_empty());
     }
 
     #[test]

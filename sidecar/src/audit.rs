@@ -11,6 +11,7 @@ use serde::Serialize;
 use self::lines::Lines;
 use crate::container::Container;
 use crate::credentials::Vault;
+use crate::current::Current;
 use crate::reason::Reason;
 
 /// What happened. Start it with [`Entry::new`], fill in what becomes known, hand it to [`Audit::write`].
@@ -74,7 +75,7 @@ impl Entry {
             container: container.label().to_owned(),
             container_id: container.id.short().to_owned(),
             harness: container.harness.clone(),
-            policy: container.policy.label().to_owned(),
+            policy: container.rights().policy.label().to_owned(),
             protocol,
             host: None,
             port: None,
@@ -98,19 +99,19 @@ impl Entry {
 #[derive(Clone)]
 pub struct Audit {
     lines: Arc<Lines>,
-    vault: Arc<Vault>,
+    vault: Current<Vault>,
 }
 
 /// The most characters of a text that a container chose, in one field of a line.
 const LONGEST: usize = 1024;
 
 impl Audit {
-    /// Whatever holds a real value of `vault` is withheld from the lines.
-    pub fn new(sink: impl Write + Send + 'static, vault: Arc<Vault>) -> Self {
+    /// Whatever holds a real value of the vault is withheld from the lines.
+    pub fn new(sink: impl Write + Send + 'static, vault: Current<Vault>) -> Self {
         Self { lines: Lines::new(sink), vault }
     }
 
-    pub fn stdout(vault: Arc<Vault>) -> Self {
+    pub fn stdout(vault: Current<Vault>) -> Self {
         Self::new(io::stdout(), vault)
     }
 
@@ -136,7 +137,8 @@ impl Audit {
     }
 
     fn withheld(&self, text: &str) -> Option<String> {
-        let secret = self.vault.real_value_in(text.as_bytes())?;
+        let vault = self.vault.current();
+        let secret = vault.real_value_in(text.as_bytes())?;
         Some(format!("(withheld: it holds the real value of secret `{secret}`)"))
     }
 }
@@ -186,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_a_container_chose_is_short_and_steers_no_terminal() {
-        let audit = Audit::new(io::sink(), Arc::default());
+        let audit = Audit::new(io::sink(), Current::default());
         assert_eq!(
             audit.shown_path("/caf\u{e9}/\u{9b}2J\u{202e}?\u{7f}=1"),
             "/caf\u{e9}/\\u{9b}2J\\u{202e}?\\u{7f}="

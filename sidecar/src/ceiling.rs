@@ -11,7 +11,7 @@ use understudy_control::annotation::KNOWN;
 use understudy_control::{Prepare, Refusal};
 use understudy_policies::{Asked, Ceiling, PolicySet};
 
-use crate::credentials::Terms;
+use crate::credentials::{Rights, Terms};
 
 /// The user's; a missing file limits nothing.
 pub fn load(path: &Path) -> Result<Ceiling> {
@@ -26,40 +26,49 @@ pub fn load(path: &Path) -> Result<Ceiling> {
 ///
 /// # Errors
 /// The first thing in them that goes beyond a ceiling.
-pub fn apply(mut terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Refusal> {
-    let mut policies = terms.policy.policies().to_vec();
+pub fn apply(terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Refusal> {
+    let rights = Rights { policy: Arc::clone(&terms.policy), grants: Arc::clone(&terms.grants) };
+    let Rights { policy, grants } = limit(rights, &terms.harness, prepare, own)?;
+    Ok(Terms { policy, grants, ..terms })
+}
+
+/// The same for the rights of a container that may run already.
+///
+/// # Errors
+/// As [`apply`].
+pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) -> Result<Rights, Refusal> {
+    let mut policies = rights.policy.policies().to_vec();
     for file in &prepare.managed {
         let managed = Ceiling::parse("managed", &file.path, &file.text, &KNOWN).map_err(|error| {
             Refusal::new(error.to_string(), "the administrator of this machine must mend it")
         })?;
-        check(&managed, prepare, &terms, "managed rule", |place| {
+        check(&managed, prepare, harness, &rights, "managed rule", |place| {
             format!("leave it out, or ask the administrator of this machine to change {place}")
         })?;
         policies.extend(managed.denials().map(Arc::new));
     }
-    check(own, prepare, &terms, "your own rule", |place| format!("leave it out, or change {place}"))?;
+    check(own, prepare, harness, &rights, "your own rule", |place| {
+        format!("leave it out, or change {place}")
+    })?;
     policies.extend(own.denials().map(Arc::new));
-    if policies.len() > terms.policy.policies().len() {
-        terms.policy = Arc::new(PolicySet::combine(policies));
+    let mut rights = rights;
+    if policies.len() > rights.policy.policies().len() {
+        rights.policy = Arc::new(PolicySet::combine(policies));
     }
-    Ok(terms)
+    Ok(rights)
 }
 
 fn check(
     ceiling: &Ceiling,
     prepare: &Prepare,
-    terms: &Terms,
+    harness: &str,
+    rights: &Rights,
     whose: &str,
     remedy: impl Fn(&str) -> String,
 ) -> Result<(), Refusal> {
     let annotations: Vec<&str> = prepare.annotations.keys().map(String::as_str).collect();
-    let secrets = terms.grants.names();
-    let asked = Asked {
-        annotations: &annotations,
-        harness: &terms.harness,
-        policy: &terms.policy,
-        secrets: &secrets,
-    };
+    let secrets = rights.grants.names();
+    let asked = Asked { annotations: &annotations, harness, policy: &rights.policy, secrets: &secrets };
     ceiling.check(&asked).map_err(|beyond| {
         let reason = format!("{} goes beyond {whose} `{}` ({})", beyond.what, beyond.rule, beyond.place);
         Refusal::new(reason, remedy(&beyond.place))
@@ -94,6 +103,7 @@ mod tests {
             harness: "generic".to_owned(),
             policy: Arc::new(PolicySet::combine(vec![Arc::new(asked)])),
             grants: Arc::new(Grants::default()),
+            asked: crate::credentials::Asked::new(&prepare, "generic", Grants::default()),
             env: Vec::new(),
             placement: Placement::default(),
             notes: Vec::new(),

@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use crate::config::Directories;
-use crate::configuration::Configuration;
-use crate::credentials::Secret;
+use crate::configuration::{Live, Remember};
+use crate::credentials::{Secret, Surroundings};
 
-/// Prints one line for each part or problem; success only without problems.
+/// Prints one line for each part or problem; success only without problems (warnings are none).
 pub fn run(directories: &Directories) -> ExitCode {
-    let configuration = match Configuration::load(directories) {
-        Ok(configuration) => configuration,
+    let configuration = match Live::load(directories, Surroundings::of_this_process(), Remember::No) {
+        Ok(live) => live.current(),
         Err(error) => {
             eprintln!("understudy: {error:#}");
             return ExitCode::FAILURE;
@@ -18,6 +18,9 @@ pub fn run(directories: &Directories) -> ExitCode {
     let problems = configuration.problems();
     for problem in &problems {
         eprintln!("understudy: {problem}");
+    }
+    for warning in configuration.warnings() {
+        eprintln!("understudy: warning: {warning}");
     }
     if !problems.is_empty() {
         return ExitCode::FAILURE;

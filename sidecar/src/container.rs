@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use understudy_control::ContainerId;
 use understudy_policies::PolicySet;
 
-use crate::credentials::Grants;
+use crate::credentials::{Grants, Rights};
 use crate::dns::SyntheticNames;
 
 #[derive(Debug)]
@@ -16,8 +17,7 @@ pub struct Container {
     /// Podman's name, if it has one.
     pub name: Option<String>,
     pub harness: String,
-    pub policy: Arc<PolicySet>,
-    pub grants: Arc<Grants>,
+    rights: ArcSwap<Rights>,
     /// Which synthetic address stands for which name, in this container only.
     pub names: SyntheticNames,
     pub notes: Vec<String>,
@@ -50,13 +50,22 @@ impl Container {
         names: SyntheticNames,
         notes: Vec<String>,
     ) -> Self {
-        let counters = Counters::default();
-        Self { id, name, harness, policy, grants, names, notes, counters, revoked: watch::channel(false).0 }
+        let (counters, rights) = (Counters::default(), ArcSwap::from_pointee(Rights { policy, grants }));
+        Self { id, name, harness, rights, names, notes, counters, revoked: watch::channel(false).0 }
     }
 
     /// What people call it: its name, or the first 12 digits of its id.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(self.id.short())
+    }
+
+    /// What it may do now. Whoever decides something takes them once: the next call can give others.
+    pub fn rights(&self) -> Arc<Rights> {
+        self.rights.load_full()
+    }
+
+    pub fn set_rights(&self, rights: Rights) {
+        self.rights.store(Arc::new(rights));
     }
 
     /// Ends its listeners, connections and grants for good.

@@ -15,6 +15,7 @@ pub mod dns;
 pub mod harden;
 pub mod proxy;
 pub mod reason;
+pub mod reload;
 pub mod serve;
 pub mod status;
 pub mod tls;

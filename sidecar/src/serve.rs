@@ -1,8 +1,8 @@
 //! `understudy serve`: puts the parts together, runs them, and takes them apart again on SIGTERM.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,43 +17,45 @@ use crate::attach::descriptors::Sockets;
 use crate::attach::registry::{Registry, RegistryParts};
 use crate::attach::revocations::Revocations;
 use crate::audit::Audit;
-use crate::config::Directories;
-use crate::configuration::Configuration;
+use crate::config::{Directories, Settings};
+use crate::configuration::{Live, Remember};
 use crate::connection::{self, Redirected};
 use crate::container::Container;
+use crate::credentials::Surroundings;
+use crate::current::Current;
 use crate::dns::Resolver;
 use crate::dns::serve::DnsService;
 use crate::harden;
 use crate::proxy::{Gateway, GatewayParts, Limits};
+use crate::reload::{self, Now, Reloader};
 use crate::tls::{Authority, write_roots};
 use crate::workers::{Threads, Workers};
 
-/// Runs until SIGTERM or SIGINT; then open connections get `drain` to end.
+/// Runs until SIGTERM or SIGINT, and reads its configuration again at SIGHUP; then open connections get `drain` to end.
 pub fn run(directories: &Directories, drain: Duration) -> Result<()> {
     harden::harden().context("dropping privileges")?;
     init_tracing();
-    let configuration = Configuration::load(directories)?;
-    for problem in configuration.problems() {
-        tracing::warn!("{problem}");
-    }
+    let live = Live::load(directories, Surroundings::of_this_process(), Remember::Yes)?;
+    let variables = live.variables();
+    understudy_control::sys::forget_variables(variables.iter().map(String::as_str))
+        .context("taking variables of secrets out of the environment")?;
+    reload::say_all(&live, |_| true);
     // This thread is a worker, too.
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let threads = Threads::start(cores() - 1)?;
     let workers = Workers::new(runtime.handle().clone(), threads.runtimes().iter().cloned());
-    runtime.block_on(serve(directories, configuration, workers, drain))
+    runtime.block_on(serve(directories, Arc::new(live), workers, drain))
 }
 
-async fn serve(
-    directories: &Directories,
-    configuration: Configuration,
-    workers: Workers,
-    drain: Duration,
-) -> Result<()> {
+async fn serve(directories: &Directories, live: Arc<Live>, workers: Workers, drain: Duration) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
 
-    let audit = Audit::stdout(Arc::clone(&configuration.vault));
-    let (registry, listener, gateway) = build(directories, configuration, workers, &audit)?;
+    let mut hangup = signal(SignalKind::hangup())?;
+
+    let audit = Audit::stdout(live.vault().clone());
+    let resolver = Current::new(Arc::new(resolver(&live.current().settings)?));
+    let (registry, listener, gateway) = build(directories, &live, &resolver, workers, &audit)?;
     let stop = Arc::new(AtomicBool::new(false));
     let control = {
         let (registry, stop) = (Arc::clone(&registry), Arc::clone(&stop));
@@ -61,12 +63,18 @@ async fn serve(
             .name("control-accept".to_owned())
             .spawn(move || crate::attach::server::serve(listener, registry, stop))?
     };
+    let (now, asked) = std::sync::mpsc::channel();
+    let reloader = reloader(&live, &registry, resolver);
+    thread::Builder::new().name("reload".to_owned()).spawn(move || reloader.run(&asked))?;
     notify(&[NotifyState::Ready]);
     tracing::info!("listening in {}", directories.control.display());
 
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => drop(now.send(Now)),
+        }
     }
     notify(&[NotifyState::Stopping]);
     stop.store(true, Ordering::Relaxed);
@@ -85,22 +93,22 @@ async fn serve(
 
 fn build(
     directories: &Directories,
-    configuration: Configuration,
+    live: &Arc<Live>,
+    resolver: &Current<Resolver>,
     workers: Workers,
     audit: &Audit,
 ) -> Result<(Arc<Registry>, Listener, Arc<Gateway>)> {
     let authority = Authority::load_or_create(&directories.state)?;
     let certificate = authority.certificate_pem().to_owned();
     let roots_file = directories.state.join("upstream-roots.pem");
-    write_roots(&roots_file, &configuration.settings.extra_ca)?;
-    let settings = &configuration.settings;
+    let settings = &live.current().settings;
+    write_roots(&roots_file, &settings.extra_ca)?;
     let range = settings.synthetic_range;
-    let resolver = Resolver::new(settings.names.clone(), &settings.resolvers, range)?;
     let gateway = Gateway::new(GatewayParts {
         authority,
         roots_file,
-        vault: Arc::clone(&configuration.vault),
-        resolver: Arc::new(resolver),
+        vault: live.vault().clone(),
+        resolver: resolver.clone(),
         audit: audit.clone(),
         original_destination: Arc::new(Redirected),
         limits: Limits::default(),
@@ -110,10 +118,11 @@ fn build(
     let probe = std::net::UdpSocket::bind("127.0.0.1:0").context("loopback in the sidecar's own network")?;
     let own_cookie = understudy_control::sys::netns_cookie(&probe)
         .context("SO_NETNS_COOKIE (Linux 5.14 or later is needed)")?;
-    let problems = configuration.problems();
+    let [terms, rights, problems] = [live, live, live].map(Arc::clone);
     let (runtime, audit, serving) = (Handle::current(), audit.clone(), Arc::clone(&gateway));
     let registry = Registry::new(RegistryParts {
-        decide_terms: Box::new(move |prepare| configuration.terms(prepare)),
+        decide_terms: Box::new(move |prepare| terms.current().terms(prepare)),
+        decide_rights: Box::new(move |asked| rights.current().rights(asked)),
         start: Box::new(move |container, sockets| {
             let _context = runtime.enter();
             start(&container, sockets, &serving, &audit)
@@ -122,13 +131,40 @@ fn build(
         authority: certificate,
         range,
         own_cookie,
-        problems,
+        problems: Box::new(move || {
+            let configuration = problems.current();
+            configuration.problems().into_iter().chain(configuration.warnings()).collect()
+        }),
     });
     let hello = hello()?;
     let listener = Listener::bind(&ControlDirectory::new(&directories.control), hello).context(
         "the control directory (mount it: -v $XDG_RUNTIME_DIR/understudy/control:/run/understudy/control)",
     )?;
     Ok((Arc::new(registry), listener, gateway))
+}
+
+fn resolver(settings: &Settings) -> Result<Resolver> {
+    Ok(Resolver::new(settings.names.clone(), &settings.resolvers, settings.synthetic_range)?)
+}
+
+/// Gives what a reload brings to those who hold a part of it.
+fn reloader(live: &Arc<Live>, registry: &Arc<Registry>, in_force: Current<Resolver>) -> Reloader {
+    let (configuration, registry, runtime) = (Arc::clone(live), Arc::clone(registry), Handle::current());
+    let settings = Mutex::new(live.current().settings.clone());
+    Reloader::new(Arc::clone(live), move || {
+        let _context = runtime.enter();
+        let now = configuration.current().settings.clone();
+        let mut before = settings.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another resolver forgets what it looked up, so only where it has to be.
+        if *before != now {
+            match resolver(&now) {
+                Ok(resolver) => in_force.replace(Arc::new(resolver)),
+                Err(error) => tracing::error!("sidecar.toml: {error:#}; the resolver stays what it was"),
+            }
+            *before = now;
+        }
+        registry.reconsider();
+    })
 }
 
 /// Serves a container's sockets on tasks of their own; they end when it is revoked.

@@ -14,7 +14,7 @@ use understudy_control::{
 use crate::attach::descriptors::{Sockets, verify};
 use crate::attach::revocations::Revocations;
 use crate::container::Container;
-use crate::credentials::Terms;
+use crate::credentials::{Asked, Rights, Terms};
 use crate::dns::{SyntheticNames, SyntheticRange};
 
 /// A `Prepare` that is not followed by an `Attach` within this time is forgotten: the start failed in between.
@@ -24,12 +24,15 @@ const PREPARED_FOR: Duration = Duration::from_secs(60);
 const MAX_CONTAINERS: usize = 4096;
 
 pub type DecideTerms = Box<dyn Fn(&Prepare) -> Result<Terms, Refusal> + Send + Sync>;
+pub type DecideRights = Box<dyn Fn(&Asked) -> Rights + Send + Sync>;
 pub type Start = Box<dyn Fn(Arc<Container>, Sockets) -> std::io::Result<()> + Send + Sync>;
 
 /// What the registry is built on.
 pub struct RegistryParts {
     /// What a container is given, or why not.
     pub decide_terms: DecideTerms,
+    /// What a container that runs may do now.
+    pub decide_rights: DecideRights,
     /// Serves a container's sockets from now on.
     pub start: Start,
     pub revocations: Revocations,
@@ -38,8 +41,8 @@ pub struct RegistryParts {
     pub range: SyntheticRange,
     /// `SO_NETNS_COOKIE` of the sidecar's own network namespace.
     pub own_cookie: u64,
-    /// Problems of the configuration, for `status`.
-    pub problems: Vec<String>,
+    /// Problems of the configuration now, for `status`.
+    pub problems: Box<dyn Fn() -> Vec<String> + Send + Sync>,
 }
 
 pub struct Registry {
@@ -50,7 +53,12 @@ pub struct Registry {
 
 enum Known {
     Prepared { name: Option<String>, terms: Box<Terms>, since: Instant },
-    Attached(Arc<Container>),
+    Attached(Attached),
+}
+
+struct Attached {
+    container: Arc<Container>,
+    asked: Asked,
 }
 
 impl Registry {
@@ -76,7 +84,7 @@ impl Registry {
             ));
         }
         if let Some(Known::Attached(old)) = known.insert(prepare.id, entry) {
-            old.revoke();
+            old.container.revoke();
         }
         Ok(prepared)
     }
@@ -87,8 +95,8 @@ impl Registry {
         self.not_revoked(&attach.id)?;
         match known.remove(&attach.id) {
             Some(Known::Prepared { name, terms, since }) if since.elapsed() < PREPARED_FOR => {
-                let container = self.run(attach.id.clone(), name, *terms, sockets)?;
-                known.insert(attach.id.clone(), Known::Attached(container));
+                let attached = self.run(attach.id.clone(), name, *terms, sockets)?;
+                known.insert(attach.id.clone(), Known::Attached(attached));
                 Ok(())
             }
             Some(attached @ Known::Attached(_)) => {
@@ -116,16 +124,16 @@ impl Registry {
         let mut known = self.known();
         self.not_revoked(&prepare.id)?;
         if let Some(Known::Attached(old)) = known.remove(&prepare.id) {
-            old.revoke();
+            old.container.revoke();
         }
-        let container = self.run(prepare.id.clone(), prepare.name, terms, sockets)?;
-        known.insert(prepare.id, Known::Attached(container));
+        let attached = self.run(prepare.id.clone(), prepare.name, terms, sockets)?;
+        known.insert(prepare.id, Known::Attached(attached));
         Ok(())
     }
 
     pub fn detach(&self, id: &ContainerId) {
-        if let Some(Known::Attached(container)) = self.known().remove(id) {
-            container.revoke();
+        if let Some(Known::Attached(attached)) = self.known().remove(id) {
+            attached.container.revoke();
         }
     }
 
@@ -147,8 +155,8 @@ impl Registry {
                 return Err(Refusal::new(format!("{wanted:?} stands for more than one container"), listing));
             }
         };
-        if let Known::Attached(container) = entry {
-            container.revoke();
+        if let Known::Attached(attached) = entry {
+            attached.container.revoke();
         }
         self.parts.revocations.add(id).map_err(|error| {
             Refusal::new(
@@ -166,7 +174,16 @@ impl Registry {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime: self.started.elapsed().as_secs(),
             containers,
-            problems: self.parts.problems.clone(),
+            problems: (self.parts.problems)(),
+        }
+    }
+
+    /// Decides anew what running containers may do, after a reload.
+    pub fn reconsider(&self) {
+        for entry in self.known().values() {
+            if let Known::Attached(Attached { container, asked }) = entry {
+                container.set_rights((self.parts.decide_rights)(asked));
+            }
         }
     }
 
@@ -181,8 +198,8 @@ impl Registry {
     /// Ends every container's connections: the sidecar stops.
     pub fn close(&self) {
         for (_, entry) in self.known().drain() {
-            if let Known::Attached(container) = entry {
-                container.revoke();
+            if let Known::Attached(attached) = entry {
+                attached.container.revoke();
             }
         }
     }
@@ -225,21 +242,24 @@ impl Registry {
         name: Option<String>,
         terms: Terms,
         sockets: Sockets,
-    ) -> Result<Arc<Container>, Refusal> {
+    ) -> Result<Attached, Refusal> {
         let names = SyntheticNames::new(self.parts.range);
-        let container =
-            Arc::new(Container::new(id, name, terms.harness, terms.policy, terms.grants, names, terms.notes));
+        // Decided while `known` is held, as by `reconsider`: a reload since `Prepare` is never missed.
+        let Rights { policy, grants } = (self.parts.decide_rights)(&terms.asked);
+        let container = Arc::new(Container::new(id, name, terms.harness, policy, grants, names, terms.notes));
         (self.parts.start)(Arc::clone(&container), sockets).map_err(|error| {
             container.revoke();
             Refusal::new(format!("the sidecar cannot serve the sockets: {error}"), "see the sidecar's log")
         })?;
-        Ok(container)
+        Ok(Attached { container, asked: terms.asked })
     }
 
     fn container_status(&self, id: &ContainerId, entry: &Known) -> ContainerStatus {
-        let (harness, policy, secrets, notes) = match entry {
-            Known::Prepared { terms, .. } => (&terms.harness, &terms.policy, &terms.grants, &terms.notes),
-            Known::Attached(c) => (&c.harness, &c.policy, &c.grants, &c.notes),
+        let (harness, rights, notes) = match entry {
+            Known::Prepared { terms, .. } => {
+                (&terms.harness, (self.parts.decide_rights)(&terms.asked).into(), &terms.notes)
+            }
+            Known::Attached(Attached { container: c, .. }) => (&c.harness, c.rights(), &c.notes),
         };
         let count = |counter: fn(&crate::container::Counters) -> &std::sync::atomic::AtomicU64| {
             entry.container().map_or(0, |c| counter(&c.counters).load(Relaxed))
@@ -253,9 +273,9 @@ impl Registry {
             id: id.clone(),
             name: entry.name().map(str::to_owned),
             harness: harness.clone(),
-            policy: policy.label().to_owned(),
+            policy: rights.policy.label().to_owned(),
             state: state.to_owned(),
-            secrets: secrets.names(),
+            secrets: rights.grants.names(),
             open_connections: count(|c| &c.open_connections),
             allowed: count(|c| &c.allowed),
             denied: count(|c| &c.denied),
@@ -273,14 +293,14 @@ impl Known {
     fn name(&self) -> Option<&str> {
         match self {
             Self::Prepared { name, .. } => name.as_deref(),
-            Self::Attached(container) => container.name.as_deref(),
+            Self::Attached(attached) => attached.container.name.as_deref(),
         }
     }
 
     fn container(&self) -> Option<&Arc<Container>> {
         match self {
             Self::Prepared { .. } => None,
-            Self::Attached(container) => Some(container),
+            Self::Attached(attached) => Some(&attached.container),
         }
     }
 }
@@ -302,6 +322,7 @@ mod tests {
     struct Stand {
         registry: Registry,
         started: Arc<AtomicUsize>,
+        all_withdrawn: Arc<Mutex<bool>>,
         _state: tempfile::TempDir,
     }
 
@@ -309,6 +330,8 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let started = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&started);
+        let all_withdrawn = Arc::new(Mutex::new(false));
+        let withdrawn = Arc::clone(&all_withdrawn);
         let revocations = Revocations::new(state.path().join("revoked"));
         let meanwhile = revocations.clone();
         let registry = Registry::new(RegistryParts {
@@ -322,10 +345,19 @@ mod tests {
                     harness: harness.clone(),
                     policy: Arc::new(PolicySet::default()),
                     grants: Arc::new(Grants::default()),
+                    asked: Asked::new(prepare, harness, ["a"].into_iter().collect()),
                     env: Vec::new(),
                     placement: Placement::default(),
                     notes: Vec::new(),
                 })
+            }),
+            decide_rights: Box::new(move |asked| Rights {
+                grants: Arc::new(if *withdrawn.lock().unwrap() {
+                    Grants::default()
+                } else {
+                    asked.granted.clone()
+                }),
+                ..Rights::default()
             }),
             start: Box::new(move |_, _| {
                 count.fetch_add(1, Relaxed);
@@ -335,9 +367,9 @@ mod tests {
             authority: "PEM".to_owned(),
             range: SyntheticRange::default(),
             own_cookie: 0,
-            problems: Vec::new(),
+            problems: Box::new(Vec::new),
         });
-        Stand { registry, started, _state: state }
+        Stand { registry, started, all_withdrawn, _state: state }
     }
 
     fn prepare(id: &str, name: &str) -> Prepare {
@@ -403,6 +435,23 @@ mod tests {
         assert!(attach(&stand.registry, "a").unwrap_err().reason.contains("already"));
         assert_eq!(stand.started.load(Relaxed), 1);
         assert_eq!(states(&stand.registry), [("agent".to_owned(), "attached".to_owned())]);
+    }
+
+    #[test]
+    fn a_reload_reaches_running_containers_and_those_in_the_middle_of_a_start() {
+        let stand = stand();
+        let secrets = |at: usize| stand.registry.status().containers[at].secrets.clone();
+        stand.registry.prepare(prepare("a", "a")).unwrap();
+        attach(&stand.registry, "a").unwrap();
+        stand.registry.prepare(prepare("b", "b")).unwrap();
+        assert_eq!((secrets(0), secrets(1)), (vec!["a".to_owned()], vec!["a".to_owned()]));
+        *stand.all_withdrawn.lock().unwrap() = true;
+        stand.registry.reconsider();
+        attach(&stand.registry, "b").unwrap();
+        assert_eq!((secrets(0), secrets(1)), (vec![], vec![]));
+        *stand.all_withdrawn.lock().unwrap() = false;
+        stand.registry.reconsider();
+        assert_eq!((secrets(0), secrets(1)), (vec!["a".to_owned()], vec!["a".to_owned()]));
     }
 
     #[test]

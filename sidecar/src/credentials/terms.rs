@@ -11,6 +11,7 @@ use understudy_harnesses::{Descriptor, HarnessError, Harnesses, TemplateError, T
 use understudy_policies::{Policies, Policy, PolicySet, builtin, document::closest};
 
 use super::grants::{self, Choice, Grants};
+use super::rights::Asked;
 use super::vault::Vault;
 
 /// The harness of a container that names none.
@@ -22,6 +23,8 @@ pub struct Terms {
     pub harness: String,
     pub policy: Arc<PolicySet>,
     pub grants: Arc<Grants>,
+    /// What policy and grants are decided from again when the configuration changes.
+    pub asked: Asked,
     /// Stand-ins, the harness's variables and its privacy settings, sorted by name.
     pub env: Vec<EnvironmentVariable>,
     pub placement: Placement,
@@ -50,6 +53,7 @@ pub fn terms(
         harness: harness.name.clone(),
         policy: Arc::new(policy),
         grants: Arc::new(choice.grants()),
+        asked: Asked::new(prepare, &harness.name, choice.grants()),
         placement: placement(harness, &choice)?,
         env: env.into_iter().map(|(name, value)| EnvironmentVariable { name, value }).collect(),
         notes,
@@ -102,7 +106,7 @@ fn network(prepare: &Prepare) -> Result<(), Refusal> {
     }
 }
 
-fn harness<'h>(harnesses: &'h Harnesses, asked: Option<&str>) -> Result<&'h Descriptor, Refusal> {
+pub(super) fn harness<'h>(harnesses: &'h Harnesses, asked: Option<&str>) -> Result<&'h Descriptor, Refusal> {
     harnesses.harness(asked.unwrap_or(DEFAULT_HARNESS)).map_err(|error| {
         let remedy = match &error {
             HarnessError::Unknown { suggestion: Some(meant), .. } => format!("did you mean `{meant}`?"),
@@ -114,7 +118,7 @@ fn harness<'h>(harnesses: &'h Harnesses, asked: Option<&str>) -> Result<&'h Desc
 }
 
 /// Without `understudy.policy`: what the harness needs. `understudy.allow` comes on top of either.
-fn policy(
+pub(super) fn policy(
     harness: &Descriptor,
     policies: &Policies,
     named: Option<&str>,

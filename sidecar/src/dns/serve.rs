@@ -103,7 +103,8 @@ impl DnsService {
     }
 
     fn respond(&self, query: &[u8]) -> Option<Vec<u8>> {
-        let Answer { bytes, outcome } = answer(query, &self.container.names, &self.container.policy)?;
+        let rights = self.container.rights();
+        let Answer { bytes, outcome } = answer(query, &self.container.names, &rights.policy)?;
         let (key, host, reason, detail) = match outcome {
             Outcome::Answered => return Some(bytes),
             Outcome::Sunk(name) => (name.to_string(), Some(name.to_string()), Reason::HostNotAllowed, None),

@@ -26,6 +26,7 @@ use super::{Downstream, h2_limits, headers};
 use crate::audit::Audit;
 use crate::connection::Standing;
 use crate::credentials::{RequestHead, Swaps, Vault, examine};
+use crate::current::Current;
 use crate::decide::decide;
 use crate::dns::{Resolver, Upstream};
 use crate::reason::Reason;
@@ -39,8 +40,8 @@ const DRAINED: usize = 1 << 20;
 const DRAINED_FOR: Duration = Duration::from_secs(2);
 
 pub(super) struct Engine {
-    pub(super) vault: Arc<Vault>,
-    pub(super) resolver: Arc<Resolver>,
+    pub(super) vault: Current<Vault>,
+    pub(super) resolver: Current<Resolver>,
     pub(super) audit: Audit,
     pub(super) connect: Duration,
     /// Under way at once, of one container.
@@ -80,7 +81,8 @@ impl Engine {
             })?;
         exchange.entry(|entry| entry.host = Some(target.host.to_string()));
 
-        let permit = decide(&container.policy, &target.host, downstream.port).map_err(|denial| {
+        let rights = container.rights();
+        let permit = decide(&rights.policy, &target.host, downstream.port).map_err(|denial| {
             exchange.entry(|entry| entry.rule = denial.rule);
             Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
         })?;
@@ -98,13 +100,14 @@ impl Engine {
             uri: &uri,
             headers,
         };
-        let swaps = examine(&self.vault, &container.grants, head).map_err(|denial| {
+        let vault = self.vault.current();
+        let swaps = examine(&vault, &rights.grants, head).map_err(|denial| {
             exchange.entry(|entry| entry.secrets = denial.secret.into_iter().collect());
             let detail = Some(format!("in {}", denial.place));
             Page { detail, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
         })?;
 
-        let upstream = self.resolver.resolve(permit).await.map_err(|denial| {
+        let upstream = self.resolver.current().resolve(permit).await.map_err(|denial| {
             exchange.entry(|entry| entry.detail = Some(denial.detail.clone()));
             Page {
                 detail: said(denial.detail),

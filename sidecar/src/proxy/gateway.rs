@@ -14,6 +14,7 @@ use super::{Downstream, h2_limits};
 use crate::audit::Audit;
 use crate::connection::OriginalDestination;
 use crate::credentials::Vault;
+use crate::current::Current;
 use crate::dns::Resolver;
 use crate::tls::roots::read_roots;
 use crate::tls::{Authority, Leaves, RootsError};
@@ -24,8 +25,8 @@ pub struct GatewayParts {
     pub authority: Authority,
     /// PEM; exactly the authorities that upstreams are held to. Written by [`crate::tls::write_roots`].
     pub roots_file: PathBuf,
-    pub vault: Arc<Vault>,
-    pub resolver: Arc<Resolver>,
+    pub vault: Current<Vault>,
+    pub resolver: Current<Resolver>,
     pub audit: Audit,
     /// [`crate::connection::Redirected`] outside of tests.
     pub original_destination: Arc<dyn OriginalDestination>,

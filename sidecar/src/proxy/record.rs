@@ -75,7 +75,7 @@ impl Exchange {
             host: entry.host.clone().unwrap_or_else(|| "unnamed host".to_owned()),
             port: accepted.downstream.port,
             container: accepted.downstream.container.label().to_owned(),
-            policy: accepted.downstream.container.policy.label().to_owned(),
+            policy: accepted.downstream.container.rights().policy.label().to_owned(),
             rule: entry.rule.clone(),
             detail: None,
             remedy: None,

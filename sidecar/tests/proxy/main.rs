@@ -10,6 +10,7 @@ mod hostile;
 mod pool;
 mod raw;
 mod refusals;
+mod reload;
 mod revoke;
 mod streaming;
 mod upstream;

@@ -12,6 +12,7 @@ use understudy::audit::Audit;
 use understudy::connection::{self, OriginalDestination};
 use understudy::container::Container;
 use understudy::credentials::{Grants, InstallationKey, Vault, declaration, grants};
+use understudy::current::Current;
 use understudy::dns::{PinnedAddress, Resolver, SyntheticNames, SyntheticRange};
 use understudy::proxy::{Gateway, GatewayParts, Limits};
 use understudy::tls::{Authority, write_roots};
@@ -41,13 +42,17 @@ pub(crate) const TO_NEVER_LOOKED_UP: [u8; 4] = [28, 0, 9, 9];
 pub(crate) const STAND_IN: &str = "sk-ILeWDjJLCffBg30w95z";
 pub(crate) const REAL: &str = "sk-test-the-real-one-1";
 
+/// `secrets.toml`.
+pub(crate) const SECRET: &str = "[provider]\nkind = \"bearer\"\nfile = \"/run/secrets/provider\"\n\
+    hosts = [\"api.example.com\"]\ngrant-to = { harnesses = [\"generic\"] }\n";
+
 pub(crate) struct World {
     pub(crate) upstream: Upstream,
     pub(crate) container: Arc<Container>,
     pub(crate) listener: SocketAddr,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) authority_pem: String,
-    vault: Arc<Vault>,
+    pub(crate) vault: Current<Vault>,
     stated: Arc<Stated>,
     audit: Arc<Mutex<Vec<u8>>>,
     _directory: tempfile::TempDir,
@@ -104,19 +109,19 @@ impl World {
         // Whatever is not pinned is asked for at a port where nobody listens.
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
         let resolver = Resolver::new(pins, &[nobody], SyntheticRange::default()).unwrap();
-        let vault = Arc::new(vault());
+        let vault = Current::from(vault(REAL, SECRET));
         let gateway = Gateway::new(GatewayParts {
             authority,
             roots_file,
-            vault: Arc::clone(&vault),
-            resolver: Arc::new(resolver),
-            audit: Audit::new(Sink(Arc::clone(&audit)), Arc::clone(&vault)),
+            vault: vault.clone(),
+            resolver: resolver.into(),
+            audit: Audit::new(Sink(Arc::clone(&audit)), vault.clone()),
             original_destination: Arc::clone(&stated) as Arc<dyn OriginalDestination>,
             limits: options.limits,
             workers: Workers::new(Handle::current(), options.workers),
         })
         .unwrap();
-        let container = container('a', upstream.port(), &vault);
+        let container = container('a', upstream.port(), &vault.current());
         let listener = listen(&container, &gateway).await;
         Self {
             upstream,
@@ -133,7 +138,7 @@ impl World {
 
     /// Another container of the same sidecar, with the same policy and grants.
     pub(crate) async fn another_container(&self) -> SocketAddr {
-        listen(&container('b', self.upstream.port(), &self.vault), &self.gateway).await
+        listen(&container('b', self.upstream.port(), &self.vault.current()), &self.gateway).await
     }
 
     /// A connection as if it had been redirected on its way to `address`, port of the upstream.
@@ -180,15 +185,12 @@ fn host(name: &str) -> HostName {
     name.parse().unwrap()
 }
 
-fn vault() -> Vault {
-    let text = format!(
-        "[provider]\nkind = \"bearer\"\nfile = \"/run/secrets/provider\"\nhosts = [\"{HOST}\"]\n\
-         grant-to = {{ harnesses = [\"generic\"] }}\n"
-    );
-    let declared = declaration::parse("secrets.toml", &text).unwrap();
+/// What a reload finds when the file of the value holds another one.
+pub(crate) fn vault(value: &str, declared: &str) -> Vault {
+    let declared = declaration::parse("secrets.toml", declared).unwrap();
     let key = InstallationKey::from_bytes(&[7; 32]);
-    let vault = Vault::new(declared, &key, |_| Ok(Zeroizing::new(REAL.into()))).unwrap();
-    assert_eq!(vault.secret("provider").unwrap().stand_in(), STAND_IN);
+    let vault = Vault::new(declared, &key, |_| Ok(Zeroizing::new(value.into()))).unwrap();
+    assert!(vault.secret("provider").is_none_or(|secret| secret.stand_in() == STAND_IN));
     vault
 }
 

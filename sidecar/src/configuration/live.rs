@@ -1,0 +1,380 @@
+//! The configuration that is in force, and its reload. The first load is strict; a reload keeps of each part what was
+//! good.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result};
+use understudy_harnesses::Harnesses;
+use understudy_policies::{Ceiling, Policies};
+
+use super::Configuration;
+use crate::ceiling;
+use crate::config::{Directories, Settings};
+use crate::credentials::{Catalogue, InstallationKey, KnownStandIns, Loading, Source, Surroundings, Vault};
+use crate::current::Current;
+
+pub struct Live {
+    directories: Directories,
+    key: InstallationKey,
+    around: Surroundings,
+    remember: Remember,
+    known: Mutex<KnownStandIns>,
+    configuration: Current<Configuration>,
+    vault: Current<Vault>,
+}
+
+/// Whether stand-ins that containers are given are recorded in the state volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remember {
+    Yes,
+    /// For a look at the configuration.
+    No,
+}
+
+impl Live {
+    /// A broken `sidecar.toml`, `secrets.toml`, `ceiling.toml` or provider of the catalogue is an error; a broken policy,
+    /// descriptor or secret is a problem that closes what depends on it.
+    pub fn load(directories: &Directories, around: Surroundings, remember: Remember) -> Result<Self> {
+        let settings = Settings::load(&directories.sidecar_toml())?;
+        let key = InstallationKey::load_or_create(&directories.state.join("installation.key")).context(
+            "the installation's key (mount a volume for it: -v understudy-state:/var/lib/understudy)",
+        )?;
+        let known = KnownStandIns::load(&record(directories))?;
+        let loading = Loading { key: &key, around: &around, known: &known, previous: None, ask_again: true };
+        let vault = Arc::new(Vault::load(&directories.secrets_toml(), loading)?);
+        let configuration = Configuration {
+            settings,
+            harnesses: Harnesses::load(Some(&directories.harnesses())),
+            policies: Policies::load(Some(&directories.policies())),
+            ceiling: ceiling::load(&directories.ceiling_toml())?,
+            catalogue: Arc::new(Catalogue::load(&directories.catalogue())?),
+            vault: Arc::clone(&vault),
+            stale: Vec::new(),
+        };
+        let live = Self {
+            directories: directories.clone(),
+            key,
+            around,
+            remember,
+            known: Mutex::new(known),
+            configuration: configuration.into(),
+            vault: Current::new(vault),
+        };
+        live.remember(&live.vault.current()).map_err(anyhow::Error::msg)?;
+        Ok(live)
+    }
+
+    pub fn current(&self) -> Arc<Configuration> {
+        self.configuration.current()
+    }
+
+    /// The vault of [`Live::current`], for those who need nothing else.
+    pub fn vault(&self) -> &Current<Vault> {
+        &self.vault
+    }
+
+    /// Reads everything again. With `ask_again`, commands are run though their values are cached.
+    pub fn reload(&self, ask_again: bool) {
+        let before = self.current();
+        let mut stale = Vec::new();
+        let settings = self.settings(&before.settings, &mut stale);
+        let vault = self.secrets(&before.vault, ask_again, &mut stale);
+        if let Err(error) = self.remember(&vault) {
+            stale.push(error);
+        }
+        let ceiling = self.ceiling(&before.ceiling, &mut stale);
+        let catalogue = self.catalogue(&before.catalogue, &mut stale);
+        let configuration = Configuration {
+            settings,
+            harnesses: Harnesses::load(Some(&self.directories.harnesses())).or_before(&before.harnesses),
+            policies: Policies::load(Some(&self.directories.policies())).or_before(&before.policies),
+            ceiling,
+            catalogue,
+            vault: Arc::clone(&vault),
+            stale,
+        };
+        self.configuration.replace(Arc::new(configuration));
+        self.vault.replace(vault);
+    }
+
+    /// All files that the configuration is read from, those of values among them, whether or not they exist.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let directories = &self.directories;
+        let mut files =
+            vec![directories.sidecar_toml(), directories.secrets_toml(), directories.ceiling_toml()];
+        for directory in [directories.policies(), directories.harnesses(), directories.catalogue()] {
+            let entries = fs::read_dir(directory).into_iter().flatten();
+            files.extend(entries.filter_map(|entry| Some(entry.ok()?.path())));
+        }
+        let vault = self.vault.current();
+        files.extend(vault.declarations().filter_map(|declaration| declaration.source.file(&self.around)));
+        files.sort();
+        files.dedup();
+        files
+    }
+
+    fn settings(&self, before: &Settings, stale: &mut Vec<String>) -> Settings {
+        let mut settings = match Settings::load(&self.directories.sidecar_toml()) {
+            Ok(settings) => settings,
+            Err(error) => {
+                stale.push(format!("{error}; what it said before stays in force"));
+                return before.clone();
+            }
+        };
+        for (key, changed) in [
+            ("extra-ca", settings.extra_ca != before.extra_ca),
+            ("synthetic-range", settings.synthetic_range != before.synthetic_range),
+        ] {
+            if changed {
+                stale.push(format!(
+                    "sidecar.toml: `{key}` was changed, which takes effect when the sidecar is started again"
+                ));
+            }
+        }
+        settings.extra_ca.clone_from(&before.extra_ca);
+        settings.synthetic_range = before.synthetic_range;
+        settings
+    }
+
+    fn ceiling(&self, before: &Ceiling, stale: &mut Vec<String>) -> Ceiling {
+        ceiling::load(&self.directories.ceiling_toml()).unwrap_or_else(|error| {
+            stale.push(format!("{error:#}; what it said before stays in force"));
+            before.clone()
+        })
+    }
+
+    fn catalogue(&self, before: &Arc<Catalogue>, stale: &mut Vec<String>) -> Arc<Catalogue> {
+        match Catalogue::load(&self.directories.catalogue()) {
+            Ok(catalogue) => Arc::new(catalogue),
+            Err(error) => {
+                stale.push(format!("{error}; what it said before stays in force"));
+                Arc::clone(before)
+            }
+        }
+    }
+
+    fn secrets(&self, before: &Arc<Vault>, ask_again: bool, stale: &mut Vec<String>) -> Arc<Vault> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (key, around, previous) = (&self.key, &self.around, Some(before.as_ref()));
+        let loading = Loading { key, around, known: &known, previous, ask_again };
+        match Vault::load(&self.directories.secrets_toml(), loading) {
+            Ok(vault) => Arc::new(vault),
+            Err(error) => {
+                stale.push(format!("{error}; what it said before stays in force"));
+                Arc::clone(before)
+            }
+        }
+    }
+
+    /// Before a container can be given one of them.
+    fn remember(&self, vault: &Vault) -> Result<(), String> {
+        if self.remember == Remember::No {
+            return Ok(());
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let with = known.with(vault);
+        if *known == with {
+            return Ok(());
+        }
+        *known = with;
+        known.save(&record(&self.directories)).map_err(|error| format!("the record of stand-ins: {error}"))
+    }
+
+    /// Names of variables that values were read from.
+    pub fn variables(&self) -> Vec<String> {
+        let vault = self.vault.current();
+        let variables = vault.declarations().filter_map(|declaration| match &declaration.source {
+            Source::Variable(name) => Some(name.clone()),
+            _ => None,
+        });
+        variables.collect()
+    }
+}
+
+fn record(directories: &Directories) -> PathBuf {
+    directories.state.join("stand-ins.json")
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Live(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    struct Place {
+        _root: tempfile::TempDir,
+        directories: Directories,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let [config, state, control] = ["config", "state", "control"].map(|name| root.path().join(name));
+            fs::create_dir_all(config.join("policies")).unwrap();
+            fs::create_dir(&state).unwrap();
+            Self { _root: root, directories: Directories { config, state, control } }
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            let path = self.directories.config.join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+
+        fn declare(&self) {
+            let text = crate::credentials::fixture::declared("a", "");
+            let here = format!("\"{}/value\"", self.directories.config.display());
+            self.write("secrets.toml", &text.replace("\"/run/secrets/a\"", &here));
+        }
+
+        fn load(&self) -> Result<Live> {
+            let around = Surroundings { podman_secrets: "/none".into(), credentials: None, host_run: true };
+            Live::load(&self.directories, around, Remember::Yes)
+        }
+    }
+
+    const POLICY: &str = "[[allow]]\nhost = \"a.example\"";
+
+    #[test]
+    fn what_is_broken_at_the_start_is_an_error_and_later_a_problem() {
+        for (name, good, bad) in [
+            ("sidecar.toml", "resolvers = [\"10.0.0.1\"]", "resolver = 1"),
+            ("secrets.toml", "", "[a]\nkid = 1"),
+            ("ceiling.toml", "", "[x"),
+        ] {
+            let place = Place::new();
+            place.declare();
+            place.write("value", "sk-0123456789abcdefghij");
+            place.write(name, bad);
+            assert!(place.load().is_err());
+            place.write(name, good);
+            place.declare();
+            let live = place.load().unwrap();
+            place.write(name, bad);
+            live.reload(false);
+            let now = live.current();
+            assert_eq!(now.vault.secrets().len(), 1);
+            assert_eq!(now.settings.resolvers.len(), usize::from(name == "sidecar.toml"));
+            let problems = now.problems();
+            assert!(problems.len() == 1 && problems[0].contains("stays in force"), "{problems:?}");
+            assert!(problems[0].contains(name), "{problems:?}");
+        }
+    }
+
+    #[test]
+    fn each_part_is_taken_over_although_another_is_broken() {
+        let place = Place::new();
+        place.declare();
+        place.write("value", "sk-0123456789abcdefghij");
+        place.write("policies/web.toml", POLICY);
+        let live = place.load().unwrap();
+        place.write("secrets.toml", "[");
+        place.write("policies/web.toml", "[[allow]]\nhost = \"b.example\"");
+        place.write("policies/new.toml", POLICY);
+        live.reload(false);
+        let now = live.current();
+        assert!(now.policies.policy("new").is_some() && now.vault.secret("a").is_some());
+        let web = now.policies.policy("web").unwrap();
+        assert!(web.rules()[0].is_about(&"b.example".parse().unwrap()));
+        assert!(Arc::ptr_eq(&now.vault, &live.vault().current()));
+        place.declare();
+        live.reload(false);
+        assert!(live.current().problems().is_empty());
+    }
+
+    #[test]
+    fn what_cannot_change_under_running_containers_is_told() {
+        let place = Place::new();
+        let live = place.load().unwrap();
+        place.write("sidecar.toml", "synthetic-range = \"29.0.0.0/16\"\nextra-ca = [\"/x\"]\n");
+        live.reload(false);
+        let problems = live.current().problems();
+        assert!(problems.len() == 2 && problems[0].contains("`extra-ca` was changed"), "{problems:?}");
+        assert_eq!(live.current().settings, Settings::default());
+    }
+
+    #[test]
+    fn stand_ins_outlive_a_change_of_shape_and_a_restart() {
+        let place = Place::new();
+        place.declare();
+        place.write("value", "sk-0123456789abcdefghij");
+        let live = place.load().unwrap();
+        let old = live.vault().current().secret("a").unwrap().stand_in().to_owned();
+        place.write("value", "an-other-value-of-another-shape");
+        live.reload(false);
+        for live in [live, place.load().unwrap()] {
+            let vault = live.vault().current();
+            assert!(vault.secret("a").unwrap().answers_to(old.as_bytes()));
+            assert_ne!(vault.secret("a").unwrap().stand_in(), old);
+        }
+        place.write("secrets.toml", "");
+        let live = place.load().unwrap();
+        assert_eq!(live.vault().current().retired_in(old.as_bytes()), Some("a"));
+    }
+
+    #[test]
+    fn a_ceiling_that_comes_down_on_a_running_container_leaves_it_nothing() {
+        use understudy_control::{Prepare, User, annotation};
+        use understudy_policies::Verdict;
+
+        let place = Place::new();
+        place.declare();
+        place.write("value", "sk-0123456789abcdefghij");
+        let live = place.load().unwrap();
+        let prepare = Prepare {
+            id: "a".repeat(64).parse().unwrap(),
+            name: None,
+            image: None,
+            annotations: [(annotation::ALLOW, "a.example"), (annotation::HARNESS, "claude-code")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+            user: User { uid: 0, gid: 0 },
+            env: std::collections::BTreeMap::new(),
+            args: Vec::new(),
+            managed: Vec::new(),
+        };
+        let asked = crate::credentials::Asked::new(&prepare, "claude-code", ["a"].into_iter().collect());
+        let now = || {
+            let rights = live.current().rights(&asked);
+            (rights.policy.decide(&"a.example".parse().unwrap(), 443), rights.grants.names())
+        };
+        assert!(matches!(now(), (Verdict::Allowed { .. }, grants) if grants == ["a"]));
+        place.write("ceiling.toml", "[annotations]\nforbid = [\"understudy.allow\"]\n");
+        live.reload(false);
+        let (verdict, grants) = now();
+        assert!(
+            matches!(&verdict, Verdict::Failed { error, .. } if error.contains("goes beyond")),
+            "{verdict:?}"
+        );
+        assert!(grants.is_empty());
+    }
+
+    #[test]
+    fn a_look_at_the_configuration_leaves_no_record() {
+        let place = Place::new();
+        place.declare();
+        place.write("value", "sk-0123456789abcdefghij");
+        let around = Surroundings { podman_secrets: "/none".into(), credentials: None, host_run: true };
+        Live::load(&place.directories, around, Remember::No).unwrap();
+        assert!(!record(&place.directories).exists());
+    }
+
+    #[test]
+    fn every_file_that_matters_is_named() {
+        let place = Place::new();
+        place.declare();
+        place.write("policies/web.toml", POLICY);
+        let live = place.load().unwrap();
+        let config = &place.directories.config;
+        let names = ["ceiling.toml", "policies/web.toml", "secrets.toml", "sidecar.toml", "value"];
+        assert_eq!(live.files(), names.map(|name| config.join(name)));
+    }
+}

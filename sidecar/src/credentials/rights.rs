@@ -1,0 +1,137 @@
+//! What a running container may do now: decided anew whenever the configuration changes. It can lose what it was given
+//! when it started and get that back, and never gets more.
+
+use std::sync::Arc;
+
+use understudy_control::{Prepare, annotation};
+use understudy_harnesses::Harnesses;
+use understudy_policies::{Policies, Policy, PolicySet};
+
+use super::grants::Grants;
+use super::terms;
+use super::vault::Vault;
+
+#[derive(Debug, Clone, Default)]
+pub struct Rights {
+    pub policy: Arc<PolicySet>,
+    pub grants: Arc<Grants>,
+}
+
+/// What a container asked for and was given when it started.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub harness: String,
+    pub granted: Grants,
+    /// Without environment and arguments, which are not looked at again.
+    pub prepare: Prepare,
+}
+
+impl Rights {
+    /// For a container that may do nothing any more; every refusal says why.
+    pub fn none(asked: &Asked, why: String) -> Self {
+        let named = asked.annotation(annotation::POLICY).unwrap_or(&asked.harness);
+        let policy = PolicySet::combine(vec![Arc::new(Policy::failed(named, why))]);
+        Self { policy: Arc::new(policy), grants: Arc::default() }
+    }
+}
+
+impl Asked {
+    pub fn new(prepare: &Prepare, harness: &str, granted: Grants) -> Self {
+        let Prepare { id, name, image, annotations, user, managed, .. } = prepare.clone();
+        let (env, args) = Default::default();
+        let prepare = Prepare { id, name, image, annotations, user, env, args, managed };
+        Self { harness: harness.to_owned(), granted, prepare }
+    }
+
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.prepare.annotations.get(key).map(String::as_str)
+    }
+}
+
+/// Pure. A policy or harness that is gone allows nothing, and its name says why in every refusal.
+pub fn rights(asked: &Asked, harnesses: &Harnesses, policies: &Policies, vault: &Vault) -> Rights {
+    let policy = terms::harness(harnesses, Some(&asked.harness)).and_then(|harness| {
+        let (named, allowed) = (asked.annotation(annotation::POLICY), asked.annotation(annotation::ALLOW));
+        terms::policy(harness, policies, named, allowed)
+    });
+    let still = |name: &String| {
+        vault.secret(name).is_some_and(|secret| {
+            secret.declaration().grant_to.includes(&asked.harness, asked.prepare.image.as_ref())
+        })
+    };
+    match policy {
+        Ok(policy) => Rights {
+            policy: Arc::new(policy),
+            grants: Arc::new(asked.granted.names().into_iter().filter(still).collect()),
+        },
+        Err(refusal) => Rights::none(asked, refusal.reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use understudy_control::User;
+    use understudy_policies::Verdict;
+
+    use super::super::fixture::{Values, declared, vault};
+    use super::*;
+
+    fn asked() -> Asked {
+        let prepare = Prepare {
+            id: "a".repeat(64).parse().unwrap(),
+            name: None,
+            image: None,
+            annotations: BTreeMap::from([(annotation::POLICY.to_owned(), "web".to_owned())]),
+            user: User { uid: 0, gid: 0 },
+            env: BTreeMap::from([("A".to_owned(), "b".to_owned())]),
+            args: vec!["c".to_owned()],
+            managed: Vec::new(),
+        };
+        let asked = Asked::new(&prepare, "claude-code", ["a", "b"].into_iter().collect());
+        assert!(asked.prepare.env.is_empty() && asked.prepare.args.is_empty());
+        asked
+    }
+
+    fn policies(rule: &str) -> Policies {
+        let mut policies = Policies::default();
+        policies.insert(Policy::parse("web", "web.toml", rule).unwrap());
+        policies
+    }
+
+    #[test]
+    fn grants_are_lost_and_come_back_and_never_grow() {
+        let values = Values::from([
+            ("a", "sk-0123456789abcdefghij"),
+            ("b", "sk-9876543210zyxwvutsrq"),
+            ("c", "sk-aaaaaaaaaaaaaaaaaaaaa"),
+        ]);
+        let (harnesses, policies) = (Harnesses::default(), policies(""));
+        let now = |text: &str| {
+            let vault = vault(text, &values);
+            rights(&asked(), &harnesses, &policies, &vault).grants.names()
+        };
+        let all = [declared("a", ""), declared("b", ""), declared("c", "")].concat();
+        assert_eq!(now(&all), ["a", "b"]);
+        assert_eq!(now(&declared("b", "")), ["b"]);
+        assert_eq!(now(&all.replacen("claude-code", "generic", 1)), ["b"]);
+        assert_eq!(now(&declared("gone", "")), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_policy_is_what_it_says_now_and_nothing_once_it_is_gone() {
+        let harnesses = Harnesses::default();
+        let now = |policies: &Policies| {
+            let policy = rights(&asked(), &harnesses, policies, &Vault::default()).policy;
+            policy.decide(&"a.example".parse().unwrap(), 443)
+        };
+        assert!(matches!(now(&policies("[[allow]]\nhost = \"a.example\"")), Verdict::Allowed { .. }));
+        assert!(matches!(now(&policies("[[allow]]\nhost = \"b.example\"")), Verdict::NoHost));
+        let Verdict::Failed { policy, error } = now(&Policies::default()) else { panic!("it is not gone") };
+        assert!(policy == "web" && error.contains("there is no policy `web`"), "{error}");
+        let elsewhere = Asked { harness: "gone".to_owned(), ..asked() };
+        let policy = rights(&elsewhere, &harnesses, &policies(""), &Vault::default()).policy;
+        assert!(matches!(policy.decide(&"a.example".parse().unwrap(), 443), Verdict::Failed { .. }));
+    }
+}

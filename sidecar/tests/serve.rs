@@ -1,0 +1,232 @@
+//! The program as it is run: what it gives up, and how it takes over what changes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Not root, so that what root could do does not count.
+const USER: u32 = 61_234;
+
+struct Sidecar {
+    root: tempfile::TempDir,
+    process: Option<Child>,
+}
+
+impl Sidecar {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let sidecar = Self { root, process: None };
+        for name in ["config", "config/policies", "state", "control"] {
+            fs::DirBuilder::new().mode(0o700).create(sidecar.path(name)).unwrap();
+            sidecar.own(name);
+        }
+        fs::set_permissions(sidecar.root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        sidecar.write("config/sidecar.toml", "resolvers = [\"127.0.0.1:1\"]\n");
+        sidecar
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn own(&self, name: &str) {
+        if rustix::process::geteuid().is_root() {
+            chown(self.path(name), Some(USER), Some(USER)).unwrap();
+        }
+    }
+
+    /// By a rename, as editors and deployments do it.
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path("new"), text).unwrap();
+        fs::set_permissions(self.path("new"), fs::Permissions::from_mode(0o600)).unwrap();
+        self.own("new");
+        fs::rename(self.path("new"), self.path(name)).unwrap();
+    }
+
+    fn declare(&self, name: &str, source: &str) {
+        let text = format!(
+            "[{name}]\nkind = \"bearer\"\n{source}\nhosts = [\"api.example.com\"]\n\
+             grant-to = {{ harnesses = [\"generic\"] }}\n"
+        );
+        self.write("config/secrets.toml", &text);
+    }
+
+    fn file(&self, name: &str) -> String {
+        format!("file = \"{}\"", self.path(name).display())
+    }
+
+    fn program(&self, command: &str, directories: &[&str]) -> Command {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_understudy"));
+        program.arg(command).env_remove("container").env_remove("NOTIFY_SOCKET");
+        for name in directories {
+            program.arg(format!("--{name}")).arg(self.path(name));
+        }
+        if rustix::process::geteuid().is_root() {
+            program.uid(USER).gid(USER);
+        }
+        program
+    }
+
+    fn start(&mut self, variables: &[(&str, &str)]) {
+        let mut serve = self.program("serve", &["config", "state", "control"]);
+        let log = fs::File::create(self.path("log")).unwrap();
+        let serve =
+            serve.envs(variables.iter().copied()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.process = Some(serve.spawn().unwrap());
+        self.until("it answers", || self.output("health", &["control"]).status.success());
+    }
+
+    fn output(&self, command: &str, directories: &[&str]) -> Output {
+        self.program(command, directories).output().unwrap()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let output = self.program("status", &["control"]).arg("--json").output().unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        status["problems"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(self.process.as_ref().unwrap())
+    }
+
+    fn proc(&self, name: &str) -> PathBuf {
+        format!("/proc/{}/{name}", self.pid().as_raw_nonzero()).into()
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap()
+    }
+
+    fn until(&self, what: &str, done: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !done() {
+            assert!(Instant::now() < deadline, "not within 30 s: {what}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            drop(process.kill());
+            drop(process.wait());
+        }
+    }
+}
+
+const VALUE: &str = "tok_0123456789abcdefghij";
+
+#[test]
+fn its_memory_is_closed_to_others_and_to_core_dumps() {
+    let mut sidecar = Sidecar::new();
+    sidecar.write("value", VALUE);
+    sidecar.declare("token", &sidecar.file("value"));
+    sidecar.start(&[]);
+    let limits = fs::read_to_string(sidecar.proc("limits")).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().collect::<Vec<_>>()[4..6], ["0", "0"], "{core}");
+    // proc(5): the files of a process that is not dumpable belong to root, whoever it runs as.
+    assert_eq!(fs::metadata(sidecar.proc("mem")).unwrap().uid(), 0);
+    let status = fs::read_to_string(sidecar.proc("status")).unwrap();
+    let uid = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
+    assert!(!uid.split_whitespace().any(|uid| uid == "0"), "{uid}");
+    assert!(status.contains("NoNewPrivs:\t1"));
+    // Nothing of it is said, either.
+    assert!(!sidecar.log().contains("0123456789abcdefghij"));
+}
+
+#[test]
+fn a_changed_file_is_taken_over_and_a_bad_one_leaves_what_was_good() {
+    let mut sidecar = Sidecar::new();
+    sidecar.write("value", VALUE);
+    sidecar.declare("token", &sidecar.file("value"));
+    sidecar.start(&[]);
+    assert_eq!(sidecar.problems(), Vec::<String>::new());
+
+    for (name, bad, good) in [
+        ("config/policies/web.toml", "[[alow]]", "[[allow]]\nhost = \"a.example\"\n"),
+        ("config/sidecar.toml", "resolver = 1", "resolvers = [\"127.0.0.1:2\"]\n"),
+        ("value", "short", VALUE),
+        ("value", "tok_0123456789\nabcdefghij", "tok_9876543210abcdefghij"),
+    ] {
+        sidecar.write(name, bad);
+        let file = name.rsplit('/').next().unwrap();
+        sidecar.until("status names it", || sidecar.problems().iter().any(|line| line.contains(file)));
+        assert!(sidecar.log().contains(&sidecar.problems()[0]), "{}", sidecar.log());
+        sidecar.write(name, good);
+        sidecar.until("it is good again", || sidecar.problems().is_empty());
+    }
+
+    let declared = fs::read_to_string(sidecar.path("config/secrets.toml")).unwrap();
+    sidecar.write("config/secrets.toml", "[token]\nkid = 1");
+    sidecar.until("status names it", || {
+        sidecar
+            .problems()
+            .iter()
+            .any(|line| line.starts_with("secrets.toml:2:1") && line.contains("stays in force"))
+    });
+    sidecar.write("config/secrets.toml", &declared);
+    sidecar.until("it is good again", || sidecar.problems().is_empty());
+    let log = sidecar.log();
+    assert!(!log.contains("0123456789abc") && !log.contains("9876543210abc"), "{log}");
+}
+
+#[test]
+fn a_signal_is_obeyed_at_once_and_asks_commands_again() {
+    let mut sidecar = Sidecar::new();
+    let count = sidecar.path("state/count");
+    let script = format!("echo >> {0} && echo tok_0123456789abcdefghij$(wc -l < {0})", count.display());
+    sidecar.declare("token", &format!("command = [\"sh\", \"-c\", '{script}']"));
+    sidecar.start(&[]);
+    let runs = || fs::read_to_string(&count).unwrap().len();
+    assert_eq!((runs(), sidecar.problems()), (1, vec![]));
+    sidecar.write("config/policies/web.toml", "[[alow]]");
+    sidecar.until("the policy is looked at", || sidecar.problems().len() == 1);
+    assert_eq!(runs(), 1, "the program was asked though only a policy changed");
+    kill_process(sidecar.pid(), Signal::HUP).unwrap();
+    sidecar.until("the program is asked again", || runs() == 2);
+}
+
+#[test]
+fn a_variable_is_read_and_no_program_inherits_it() {
+    let mut sidecar = Sidecar::new();
+    sidecar.declare("token", "variable = \"THE_TOKEN\"");
+    assert!(!sidecar.output("check", &["config", "state", "control"]).status.success());
+    sidecar.start(&[("THE_TOKEN", VALUE)]);
+    assert_eq!(sidecar.problems(), Vec::<String>::new());
+    // It cannot be read again, and is still there after a reload.
+    kill_process(sidecar.pid(), Signal::HUP).unwrap();
+    sidecar.until("it reloads", || sidecar.log().contains("read again"));
+    assert_eq!(sidecar.problems(), Vec::<String>::new());
+
+    let mut contained = sidecar.program("check", &["config", "state", "control"]);
+    let output = contained.env("container", "podman").env("THE_TOKEN", VALUE).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("runs in a container"), "{said}");
+}
+
+#[test]
+fn an_expiry_is_told_by_check_and_status_and_ends_nothing() {
+    let mut sidecar = Sidecar::new();
+    sidecar.write("value", VALUE);
+    let source = sidecar.file("value");
+    sidecar.declare("token", &format!("{source}\nexpires = 2020-01-31"));
+    let output = sidecar.output("check", &["config", "state", "control"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("`token`") && said.contains("EXPIRED"), "{said}");
+    sidecar.start(&[]);
+    assert!(sidecar.problems()[0].contains("EXPIRED on 2020-01-31"), "{:?}", sidecar.problems());
+    assert!(sidecar.log().contains("EXPIRED on 2020-01-31"));
+    sidecar.declare("token", &format!("{source}\nexpires = 9000-01-31"));
+    sidecar.until("it is not told any more", || sidecar.problems().is_empty());
+    assert!(sidecar.output("check", &["config", "state", "control"]).status.success());
+}
