@@ -2,7 +2,8 @@
 //!
 //! `declaration` reads what the operator wrote, `vault` holds the real values, `stand_in` derives what containers see
 //! instead, `grants` decides who gets what, `examine` decides on one request, with `placement` (where a credential may
-//! stand) and `finder` (where one does stand). `terms` puts together what a container that starts is given.
+//! stand), `slots` (where that is in a request), `scope` (with which methods and paths) and `finder` (where one does
+//! stand). `terms` puts together what a container that starts is given.
 
 pub mod declaration;
 pub mod examine;
@@ -12,8 +13,9 @@ pub mod grants;
 pub mod installation_key;
 pub mod path_pattern;
 pub mod placement;
-mod rewrite;
+pub mod scope;
 pub mod secret;
+mod slots;
 pub mod stand_in;
 pub mod terms;
 pub mod vault;
@@ -21,8 +23,8 @@ pub mod vault;
 #[cfg(test)]
 pub(crate) mod fixture;
 
-pub use declaration::{Declaration, GrantTo};
-pub use examine::{CredentialDenial, RequestHead, Swaps, examine};
+pub use declaration::{Declaration, Foreign, GrantTo};
+pub use examine::{CredentialDenial, RequestHead, SwappedPath, Swaps, examine};
 pub use grants::Grants;
 pub use installation_key::InstallationKey;
 pub use placement::Placement;

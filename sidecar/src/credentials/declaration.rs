@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use http::Method;
 use serde::Deserialize;
 use toml::Spanned;
 use understudy_control::ImageId;
@@ -10,7 +11,9 @@ use understudy_harnesses::SecretKind;
 use understudy_policies::document::{self, OneOrMany, position};
 use understudy_policies::{DocumentError, HostName, HostPattern};
 
+use super::path_pattern::PathPattern;
 use super::placement::{BasicHalf, Placement};
+use super::scope::Scope;
 
 /// One table of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +26,10 @@ pub struct Declaration {
     pub hosts: Vec<HostPattern>,
     /// Where in a request it may stand; never empty.
     pub placements: Vec<Placement>,
+    /// With which methods and for which paths.
+    pub scope: Scope,
+    /// What becomes of other credentials at its hosts.
+    pub foreign: Foreign,
     pub grant_to: GrantTo,
     /// The variable that holds its stand-in where no login of the harness does.
     pub env: Option<String>,
@@ -30,6 +37,15 @@ pub struct Declaration {
     pub prefix: Option<String>,
     /// `secrets.toml:3`.
     pub place: String,
+}
+
+/// Whether a container may send credentials of its own to the hosts of a secret.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Foreign {
+    #[default]
+    Deny,
+    Allow,
 }
 
 /// Who may have it: a container of one of the harnesses or of one of the images.
@@ -58,6 +74,10 @@ struct Raw {
     file: Spanned<String>,
     hosts: Spanned<OneOrMany<String>>,
     placements: Option<Spanned<OneOrMany<String>>>,
+    methods: Option<Spanned<OneOrMany<String>>>,
+    paths: Option<Spanned<OneOrMany<String>>>,
+    #[serde(default)]
+    foreign: Foreign,
     grant_to: Spanned<RawGrantTo>,
     env: Option<Spanned<String>>,
     prefix: Option<Spanned<String>>,
@@ -106,6 +126,11 @@ impl Source<'_> {
             file: self.path(&raw.file)?,
             hosts: self.hosts(&raw.hosts)?,
             placements: self.placements(at, raw.kind, raw.placements.as_ref())?,
+            scope: Scope {
+                methods: raw.methods.map(|methods| self.methods(&methods)).transpose()?.unwrap_or_default(),
+                paths: raw.paths.map(|paths| self.paths(&paths)).transpose()?.unwrap_or_default(),
+            },
+            foreign: raw.foreign,
             grant_to: self.grant_to(&raw.grant_to)?,
             env: raw.env.map(|env| self.variable(env)).transpose()?,
             prefix: raw.prefix.map(|prefix| self.prefix(prefix)).transpose()?,
@@ -158,6 +183,28 @@ impl Source<'_> {
             placement.parse().map_err(|error| self.error(at, format!("`placements`: {error}")))
         };
         written.get_ref().0.iter().map(parse).collect()
+    }
+
+    fn methods(&self, written: &Spanned<OneOrMany<String>>) -> Result<Vec<Method>, DocumentError> {
+        let at = written.span().start;
+        let method = |text: &String| {
+            let upper = (1..=20).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_uppercase());
+            let message = "`methods`: a method is a word in upper case, as \"GET\"";
+            text.parse().ok().filter(|_| upper).ok_or_else(|| self.error(at, message))
+        };
+        if written.get_ref().0.is_empty() {
+            return Err(self.error(at, "`methods` is empty, so the secret could never be used"));
+        }
+        written.get_ref().0.iter().map(method).collect()
+    }
+
+    fn paths(&self, written: &Spanned<OneOrMany<String>>) -> Result<Vec<PathPattern>, DocumentError> {
+        let at = written.span().start;
+        if written.get_ref().0.is_empty() {
+            return Err(self.error(at, "`paths` is empty, so the secret could never be used"));
+        }
+        let path = |text: &String| text.parse().map_err(|error| self.error(at, format!("`paths`: {error}")));
+        written.get_ref().0.iter().map(path).collect()
     }
 
     fn grant_to(&self, written: &Spanned<RawGrantTo>) -> Result<GrantTo, DocumentError> {
@@ -273,6 +320,15 @@ mod tests {
             ),
             ("header x-api-key", "sk-live-0123456789abcdef", "5:14: `placements`: not a placement"),
             ("header x-api-key", "header host", "5:14: `placements`: `host` says"),
+            ("kind =", "methods = []\nkind =", "2:11: `methods` is empty"),
+            (
+                "kind =",
+                "methods = \"sk-live-0123456789abcdef\"\nkind =",
+                "2:11: `methods`: a method is a word",
+            ),
+            ("kind =", "paths = []\nkind =", "2:9: `paths` is empty"),
+            ("kind =", "paths = \"sk-live-0123456789abcdef\"\nkind =", "2:9: `paths`: a path starts with"),
+            ("kind =", "foreign = \"alow\"\nkind =", "2:11: unknown value; did you mean `allow`?"),
             ("grant-to = { harnesses = [\"claude-code\"] }", "", "1:1: missing field `grant-to`"),
             ("{ harnesses = [\"claude-code\"] }", "{}", "6:12: `grant-to` names nobody"),
             ("harnesses", "harneses", "6:14: unknown key `harneses`; did you mean `harnesses`?"),

@@ -57,6 +57,8 @@ pub(crate) struct Options {
     pub(crate) limits: Limits,
     /// Addresses of the upstream's host, in the order to be tried.
     pub(crate) addresses: Vec<IpAddr>,
+    /// Kind, placements and what else is declared of secret `provider`.
+    pub(crate) provider: &'static str,
 }
 
 impl Default for Options {
@@ -66,6 +68,7 @@ impl Default for Options {
             trusted: true,
             limits: Limits::default(),
             addresses: vec![[127, 0, 0, 1].into()],
+            provider: "kind = \"bearer\"",
         }
     }
 }
@@ -99,7 +102,7 @@ impl World {
         // Whatever is not pinned is asked for at a port where nobody listens.
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
         let resolver = Resolver::new(pins, &[nobody], SyntheticRange::default()).unwrap();
-        let vault = Arc::new(vault());
+        let vault = Arc::new(vault(options.provider));
         let gateway = Gateway::new(GatewayParts {
             authority,
             roots_file,
@@ -174,9 +177,9 @@ fn host(name: &str) -> HostName {
     name.parse().unwrap()
 }
 
-fn vault() -> Vault {
+fn vault(provider: &str) -> Vault {
     let text = format!(
-        "[provider]\nkind = \"bearer\"\nfile = \"/run/secrets/provider\"\nhosts = [\"{HOST}\"]\n\
+        "[provider]\n{provider}\nfile = \"/run/secrets/provider\"\nhosts = [\"{HOST}\"]\n\
          grant-to = {{ harnesses = [\"generic\"] }}\n"
     );
     let declared = declaration::parse("secrets.toml", &text).unwrap();
