@@ -120,10 +120,19 @@ impl Audit {
         self.withheld(text).unwrap_or_else(|| printable(text, longest))
     }
 
-    /// The same for a path with a query, whose values are left out.
+    /// The same for a path with a query, whose values are left out. A stand-in in the path is shown as its secret's name:
+    /// lines of one secret can be told by it, whatever the installation.
     pub fn shown_path(&self, path_and_query: &str) -> String {
+        let vault = self.vault.current();
+        let named = |path: String| {
+            let stand_ins =
+                vault.secrets().iter().flat_map(|secret| secret.stand_ins().map(move |s| (s, secret)));
+            stand_ins.fold(path, |path, (stand_in, secret)| {
+                path.replace(stand_in, &format!("{{{}}}", secret.name()))
+            })
+        };
         self.withheld(path_and_query)
-            .unwrap_or_else(|| printable(&path_without_values(path_and_query), LONGEST))
+            .unwrap_or_else(|| printable(&named(path_without_values(path_and_query)), LONGEST))
     }
 
     /// Sees to it that one whole line is written, now or with others of this moment.

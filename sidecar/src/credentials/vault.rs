@@ -293,7 +293,8 @@ impl Secret {
         command.cache.is_some_and(|cache| now.saturating_duration_since(self.loaded.read) >= cache)
     }
 
-    fn stand_ins(&self) -> impl Iterator<Item = &str> {
+    /// All that it answers to, today's first.
+    pub fn stand_ins(&self) -> impl Iterator<Item = &str> {
         [&self.loaded.stand_in].into_iter().chain(&self.former).map(String::as_str)
     }
 }

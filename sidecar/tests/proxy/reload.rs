@@ -9,7 +9,7 @@ use understudy::credentials::{InstallationKey, KnownStandIns, Loading, Rights, S
 use understudy_policies::{Policy, PolicySet};
 
 use crate::client::{Client, H1, H2, nothing, whole};
-use crate::world::{HOST, REAL, SECRET, STAND_IN, World, vault};
+use crate::world::{BEARER, HOST, REAL, STAND_IN, World, declared, vault};
 
 const ROTATED: &str = "sk-test-the-real-one-2";
 
@@ -49,7 +49,7 @@ async fn a_new_value_is_in_every_request_after_the_reload_and_the_old_one_in_eve
         while world.upstream.requests() < 20 {
             tokio::task::yield_now().await;
         }
-        world.vault.replace(Arc::new(vault(ROTATED, SECRET)));
+        world.vault.replace(Arc::new(vault(ROTATED, &declared(BEARER))));
         let mut clients = Vec::new();
         for client in running {
             clients.push(client.await.unwrap());
@@ -77,7 +77,7 @@ async fn an_answer_that_runs_is_not_cut_by_a_reload() {
         let mut response = client.send(request.body(nothing()).unwrap()).await.unwrap();
         script.send(Frame::data(Bytes::from("before "))).await.unwrap();
         let first = response.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
-        world.vault.replace(Arc::new(vault(ROTATED, SECRET)));
+        world.vault.replace(Arc::new(vault(ROTATED, &declared(BEARER))));
         world.container.set_rights(Rights::default());
         script.send(Frame::data(Bytes::from("after"))).await.unwrap();
         drop(script);
@@ -149,7 +149,7 @@ async fn a_stand_in_outlives_another_shape_of_its_value_and_not_its_secret() {
     let known = KnownStandIns::default().with(&world.vault.current());
     let mut client = Client::new(&world, H1).await;
 
-    let shape = files.load(SECRET, "another-shape-of-the-value-0123456789", &known, None);
+    let shape = files.load(&declared(BEARER), "another-shape-of-the-value-0123456789", &known, None);
     let new = shape.secret("provider").unwrap().stand_in().to_owned();
     assert_ne!(new, STAND_IN);
     world.vault.replace(Arc::new(shape));

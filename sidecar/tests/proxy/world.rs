@@ -42,9 +42,8 @@ pub(crate) const TO_NEVER_LOOKED_UP: [u8; 4] = [28, 0, 9, 9];
 pub(crate) const STAND_IN: &str = "sk-ILeWDjJLCffBg30w95z";
 pub(crate) const REAL: &str = "sk-test-the-real-one-1";
 
-/// `secrets.toml`.
-pub(crate) const SECRET: &str = "[provider]\nkind = \"bearer\"\nfile = \"/run/secrets/provider\"\n\
-    hosts = [\"api.example.com\"]\ngrant-to = { harnesses = [\"generic\"] }\n";
+/// What is declared of secret `provider` where a test says nothing else.
+pub(crate) const BEARER: &str = "kind = \"bearer\"";
 
 pub(crate) struct World {
     pub(crate) upstream: Upstream,
@@ -66,6 +65,8 @@ pub(crate) struct Options {
     pub(crate) workers: Vec<Handle>,
     /// Addresses of the upstream's host, in the order to be tried.
     pub(crate) addresses: Vec<IpAddr>,
+    /// Kind, placements and what else is declared of secret `provider`.
+    pub(crate) provider: &'static str,
 }
 
 impl Default for Options {
@@ -76,6 +77,7 @@ impl Default for Options {
             limits: Limits::default(),
             workers: Vec::new(),
             addresses: vec![[127, 0, 0, 1].into()],
+            provider: BEARER,
         }
     }
 }
@@ -109,7 +111,7 @@ impl World {
         // Whatever is not pinned is asked for at a port where nobody listens.
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
         let resolver = Resolver::new(pins, &[nobody], SyntheticRange::default()).unwrap();
-        let vault = Current::from(vault(REAL, SECRET));
+        let vault = Current::from(vault(REAL, &declared(options.provider)));
         let gateway = Gateway::new(GatewayParts {
             authority,
             roots_file,
@@ -183,6 +185,14 @@ impl World {
 
 fn host(name: &str) -> HostName {
     name.parse().unwrap()
+}
+
+/// `secrets.toml` with kind, placements and what else is said of secret `provider`.
+pub(crate) fn declared(provider: &str) -> String {
+    format!(
+        "[provider]\n{provider}\nfile = \"/run/secrets/provider\"\nhosts = [\"{HOST}\"]\n\
+         grant-to = {{ harnesses = [\"generic\"] }}\n"
+    )
 }
 
 /// What a reload finds when the file of the value holds another one.
