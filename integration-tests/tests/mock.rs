@@ -75,7 +75,10 @@ fn http1_is_spoken_where_nothing_else_is_offered() {
 
 #[test]
 fn a_client_that_does_not_trust_the_authority_shows_in_the_log() {
-    let (outcome, entries) = beside_mock("curl -sS $RESOLVE https://a.example/echo || echo refused");
+    // curl may be gone before the mock has noticed.
+    let (outcome, entries) = beside_mock(
+        "curl -sS $RESOLVE https://a.example/echo || echo refused; for _ in $(seq 200); do grep -q 443 log && grep -qi failed log && break; sleep 0.05; done",
+    );
     assert!(outcome.stdout.contains("refused"));
     assert!(requests(&entries).is_empty());
     assert!(entries.iter().any(|entry| matches!(entry, Entry::Failed { port: 443, .. })), "{entries:?}");
