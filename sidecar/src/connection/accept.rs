@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use pingora_core::protocols::{IO, Stream};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -85,12 +86,48 @@ async fn connection(
 
 /// Ok if requests were served: they have lines of their own.
 async fn converse(
-    mut stream: TcpStream,
+    stream: TcpStream,
     container: &Arc<Container>,
     gateway: &Arc<Gateway>,
     line: &mut Line,
     worker: usize,
 ) -> Result<(), Fault> {
+    // Boxed: what it takes to get there is large, and would stay for the connection's life.
+    let Established { stream, http2, downstream } =
+        Box::pin(establish(stream, container, gateway, line, worker)).await?;
+    gateway.converse(stream, &downstream).await;
+    if downstream.requests() > 0 {
+        return Ok(());
+    }
+    Err(match downstream.received() && !http2 {
+        true => Fault::new(Reason::Malformed, "no well-formed request"),
+        false => Fault::new(Reason::Timeout, "closed without a request"),
+    })
+}
+
+/// A connection that requests can come on.
+struct Established {
+    stream: Stream,
+    http2: bool,
+    downstream: Arc<Downstream>,
+}
+
+impl Established {
+    fn new<T>(stream: Conn<T>, downstream: Arc<Downstream>) -> Self
+    where
+        Conn<T>: IO + 'static,
+    {
+        Self { http2: stream.is_http2(), stream: Box::new(stream), downstream }
+    }
+}
+
+async fn establish(
+    mut stream: TcpStream,
+    container: &Arc<Container>,
+    gateway: &Arc<Gateway>,
+    line: &mut Line,
+    worker: usize,
+) -> Result<Established, Fault> {
     if container.counters.open_connections.load(Relaxed) > gateway.limits().connections {
         refusal::reset(stream);
         return Err(Fault::new(Reason::Overloaded, "too many open connections"));
@@ -142,7 +179,7 @@ async fn converse(
             let downstream = Downstream::new(Arc::clone(container), identity, port, false, worker);
             line.becomes(&downstream);
             let stream = Replay::new(first.freeze(), stream);
-            run(gateway, Conn::new(stream, Arc::clone(&downstream), http2), downstream).await
+            Ok(Established::new(Conn::new(stream, Arc::clone(&downstream), http2), downstream))
         }
         Classified::Other => {
             refusal::reset(stream);
@@ -195,7 +232,7 @@ async fn secure(
     hello: Hello,
     downstream: Arc<Downstream>,
     gateway: &Gateway,
-) -> Result<(), Fault> {
+) -> Result<Established, Fault> {
     let Some(name) = &downstream.identity.name else {
         return Err(Fault::new(Reason::Internal, "TLS without a name"));
     };
@@ -208,22 +245,7 @@ async fn secure(
         Err(_) => return Err(Fault::new(Reason::Timeout, "TLS handshake")),
     };
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    run(gateway, Conn::secure(stream, Arc::clone(&downstream), http2), downstream).await
-}
-
-async fn run<T: 'static>(gateway: &Gateway, stream: Conn<T>, downstream: Arc<Downstream>) -> Result<(), Fault>
-where
-    Conn<T>: pingora_core::protocols::IO + 'static,
-{
-    let http2 = stream.is_http2();
-    gateway.converse(Box::new(stream), &downstream).await;
-    if downstream.requests() > 0 {
-        return Ok(());
-    }
-    Err(match downstream.received() && !http2 {
-        true => Fault::new(Reason::Malformed, "no well-formed request"),
-        false => Fault::new(Reason::Timeout, "closed without a request"),
-    })
+    Ok(Established::new(Conn::secure(stream, Arc::clone(&downstream), http2), downstream))
 }
 
 /// A client that does not trust us is the usual one: says what to look at.

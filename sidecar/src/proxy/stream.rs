@@ -270,3 +270,36 @@ impl<T> GetSocketDigest for Conn<T> {
 }
 
 impl<T> Peek for Conn<T> {}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn writes_arrive_in_order_and_no_buffer_stays() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut theirs, _) = listener.accept().await.unwrap();
+        let mut replay = Replay::new(Bytes::new(), ours);
+        let lengths =
+            [1, 700, WRITE_BUFFER - 701, 1, WRITE_BUFFER - 1, WRITE_BUFFER, 3, 5 * WRITE_BUFFER, 40];
+        let pieces: Vec<Vec<u8>> = (b'a'..).zip(lengths).map(|(byte, length)| vec![byte; length]).collect();
+        let sent = pieces.concat();
+        let mut received = vec![0; sent.len()];
+        let writing = async {
+            for piece in &pieces {
+                replay.write_all(piece).await.unwrap();
+                assert!(replay.buffer.len() <= WRITE_BUFFER);
+            }
+            replay.flush().await.unwrap();
+        };
+        tokio::join!(writing, async { theirs.read_exact(&mut received).await.map(drop).unwrap() });
+        assert!(received == sent);
+        assert_eq!(replay.buffer.capacity(), 0);
+        replay.shutdown().await.unwrap();
+        assert_eq!(theirs.read(&mut [0]).await.unwrap(), 0);
+    }
+}
