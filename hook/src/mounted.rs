@@ -73,7 +73,7 @@ impl Mounts {
         })
     }
 
-    fn parse(text: &[u8]) -> io::Result<Self> {
+    pub(crate) fn parse(text: &[u8]) -> io::Result<Self> {
         let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let all = lines.map(|line| {
             mount(line).ok_or_else(|| io::Error::other("/proc/self/mountinfo is not understood"))

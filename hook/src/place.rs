@@ -1,9 +1,9 @@
 //! The startContainer stage: places files inside the container, as its own user, among files that may be hostile, once
 //! nothing can add a network any more.
 
-mod home;
-mod login;
-mod merge;
+pub(crate) mod home;
+pub(crate) mod login;
+pub(crate) mod merge;
 pub(crate) mod tree;
 
 use std::io;

@@ -103,6 +103,28 @@ fn permitted(
     change::apply(config, installation, request, &prepared, &bound).map_err(|error| failed(&error))
 }
 
+/// Id, refusal and whether AF_VSOCK passes, of a configuration that is understood.
+pub(crate) fn fuzzed(stdin: &[u8]) -> Option<(String, Value, Option<bool>)> {
+    let config = Config::read(stdin).ok()?;
+    let installation = Installation {
+        version: String::new(),
+        state: "/state".into(),
+        runtime: "/runtime".into(),
+        configuration: "/configuration".into(),
+        homes: Vec::new(),
+        nft: "/nft".into(),
+        sidecar_images: Default::default(),
+    };
+    let refusal = match annotations::asked(config.annotations()) {
+        Ok(_) => Refusal::new("a reason", "a remedy"),
+        Err(refusal) => refusal,
+    };
+    let refused = refused::document(&config, &installation.guest_binary_directory(), &refusal);
+    let mut linux = config.document.get("linux").and_then(Value::as_object).cloned()?;
+    let vsock = seccomp::close(&mut linux).ok().map(|()| seccomp::lets_vsock_pass(&linux));
+    Some((config.id.to_string(), refused, vsock))
+}
+
 /// Something of our own went wrong: also a refusal, and told like one.
 fn failed(error: &anyhow::Error) -> Refusal {
     Refusal::new(

@@ -87,6 +87,11 @@ pub(crate) fn collect(root: &Path, authority: &str, mounted: &[&Path]) -> Result
     Ok(Bundle { authority, pem, paths, notes })
 }
 
+/// The certificates of a bundle, and nothing else of it.
+pub(crate) fn encoded_again(pem: &[u8]) -> String {
+    encode(&certificates(pem).0)
+}
+
 /// Certificates that parse, in DER, and how many entries do not.
 fn certificates(pem: &[u8]) -> (Vec<Vec<u8>>, usize) {
     let mut good = Vec::new();

@@ -1,4 +1,7 @@
 //! Applies a ruleset with nft(8) and makes sure that the kernel has it.
+//!
+//! By its echo: once a transaction is committed, the kernel tells whoever asked with NLM_F_ECHO what it made, out of its
+//! own objects, and nft prints that. A second nft that lists the table would tell the same, for another 4 ms.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,35 +10,31 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::ruleset::{Chain, FAMILY, Ruleset, TABLE, Verdict};
+use super::ruleset::{Chain, Ruleset, Verdict};
 use crate::child;
 
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// In the calling thread's network namespace, in one transaction.
 pub(crate) fn apply(nft: &Path, ruleset: &Ruleset) -> Result<()> {
-    run(nft, &["-f", "-"], ruleset.text().as_bytes()).context("the nftables rules cannot be applied")?;
-    let listing = run(nft, &["-j", "list", "table", FAMILY, TABLE], b"")
-        .context("the nftables rules cannot be read back")?;
-    compare(ruleset, &listing)
-}
-
-fn run(nft: &Path, arguments: &[&str], input: &[u8]) -> Result<String> {
+    let text = ruleset.text();
     let mut command = Command::new(nft);
-    command.args(arguments).env_clear().current_dir("/");
-    let output = child::run(&mut command, input, LIMIT)
-        .with_context(|| format!("{} (install nftables, then run: understudy-hook doctor)", nft.display()))?;
+    // Not on stdin: with --json nft looks for JSON there first, and what it read of a pipe is gone then.
+    command.args(["--json", "--echo", &text]).env_clear().current_dir("/");
+    let output = child::run(&mut command, b"", LIMIT)
+        .with_context(|| format!("{} (install nftables, then run: understudy-hook doctor)", nft.display()))
+        .context("the nftables rules cannot be applied")?;
     if !output.status.success() {
-        bail!("{} {}: {}", nft.display(), arguments.join(" "), output.stderr.trim());
+        bail!("the nftables rules cannot be applied: {}: {}", nft.display(), output.stderr.trim());
     }
-    Ok(output.stdout)
+    compare(ruleset, &output.stdout)
 }
 
-/// `listing` is libnftables-json(5). Every chain with its hook, priority and policy, and every rule's verdict in order;
-/// nothing more and nothing less.
-pub(crate) fn compare(ruleset: &Ruleset, listing: &str) -> Result<()> {
+/// `made` is libnftables-json(5), an echo or a listing. Every chain with its hook, priority and policy, and every rule's
+/// verdict in order; nothing more and nothing less.
+pub(crate) fn compare(ruleset: &Ruleset, made: &str) -> Result<()> {
     let expected: Vec<String> = ruleset.chains.iter().flat_map(expectation).collect();
-    let found = summary(listing).context("nft's listing was not understood")?;
+    let found = summary(made).context("what nft says that the kernel made was not understood")?;
     if expected != found {
         let difference = expected
             .iter()
@@ -61,13 +60,15 @@ fn expectation(chain: &Chain) -> Vec<String> {
     std::iter::once(header).chain(verdicts).collect()
 }
 
-/// The listing in the form of `expectation`: chains in their order, each followed by its rules. nft lists all chains
-/// first, then the rules.
-fn summary(listing: &str) -> Result<Vec<String>> {
-    let listing: Value = serde_json::from_str(listing)?;
-    let objects = listing.get("nftables").and_then(Value::as_array).context("no \"nftables\"")?;
+/// In the form of `expectation`: chains in their order, each followed by its rules. nft tells all chains first, then the
+/// rules.
+fn summary(made: &str) -> Result<Vec<String>> {
+    let made: Value = serde_json::from_str(made)?;
+    let objects = made.get("nftables").and_then(Value::as_array).context("no \"nftables\"")?;
     let mut chains: Vec<(&str, Vec<String>)> = Vec::new();
     for object in objects {
+        // In an echo each object is in the command that made it.
+        let object = object.get("add").unwrap_or(object);
         if let Some(chain) = object.get("chain") {
             let text = |key: &str| chain.get(key).and_then(Value::as_str).unwrap_or("?");
             let priority = chain.get("prio").and_then(Value::as_i64).context("a chain without priority")?;

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::sockets::{FamilyPorts, Ports};
 
 /// The table's family and name.
-pub(crate) const FAMILY: &str = "inet";
-pub(crate) const TABLE: &str = "understudy";
+const FAMILY: &str = "inet";
+const TABLE: &str = "understudy";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ruleset {

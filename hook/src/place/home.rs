@@ -19,7 +19,7 @@ pub(crate) fn of(root: &Directory, uid: u32) -> PathBuf {
 }
 
 /// Field 6 of the first line with this uid, passwd(5).
-fn home(passwd: &str, uid: u32) -> Option<PathBuf> {
+pub(crate) fn home(passwd: &str, uid: u32) -> Option<PathBuf> {
     let home = passwd.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
         let [_, _, found, _, _, home, ..] = fields.as_slice() else { return None };

@@ -84,6 +84,15 @@ pub(crate) fn close(linux: &mut Map<String, Value>) -> Result<()> {
     Ok(())
 }
 
+/// By a profile as this module reads it. Without one all passes.
+pub(super) fn lets_vsock_pass(linux: &Map<String, Value>) -> bool {
+    const VSOCK: u64 = 40;
+    let Some(profile) = linux.get("seccomp").filter(|profile| profile.is_object()) else { return true };
+    let default = profile.get("defaultAction").and_then(Value::as_str).unwrap_or_default();
+    let rules = profile.get("syscalls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    verdict(default, rules, VSOCK) != Verdict::Never
+}
+
 /// No netlink of the audit system, even where a profile would let it pass.
 fn limited(family: u64, verdict: Verdict) -> Verdict {
     match verdict {
