@@ -49,6 +49,12 @@ pub struct Entry {
     /// Body bytes from and to the container.
     pub bytes_up: u64,
     pub bytes_down: u64,
+    /// Stand-ins in the request's body or in frames of the container: harmless there.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub stand_ins_in_body: u64,
+    /// Real values that the upstream sent, and that left as stand-ins.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub scrubbed: u64,
     /// Milliseconds from the request's first byte to its end.
     pub duration: u64,
     /// A fault in words, without any value of the request.
@@ -88,6 +94,8 @@ impl Entry {
             status: None,
             bytes_up: 0,
             bytes_down: 0,
+            stand_ins_in_body: 0,
+            scrubbed: 0,
             duration: 0,
             detail: None,
             started: Instant::now(),
@@ -156,6 +164,12 @@ impl std::fmt::Debug for Audit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Audit(..)")
     }
+}
+
+// The signature that serde asks for.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// At most `longest` characters. Those that steer a terminal or hide text (C1 controls and writing direction among them,

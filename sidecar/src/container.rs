@@ -32,6 +32,8 @@ pub struct Counters {
     pub open_requests: AtomicU64,
     pub allowed: AtomicU64,
     pub denied: AtomicU64,
+    /// Requests with a real credential in them.
+    pub leaks: AtomicU64,
     /// Connections that a revocation ended.
     pub terminated: AtomicU64,
 }

@@ -1,18 +1,26 @@
 //! Requests, one after another or many at once, with pingora as the engine between two streams of ours: what a
 //! container sends comes in decrypted and named, and only an address that was resolved for a permit is dialled.
 
+mod bodies;
+mod coding;
 mod dial;
 mod downstream;
 mod engine;
 mod failure;
+mod framed;
 mod gateway;
+mod grpc;
 mod h2_limits;
 mod headers;
 mod page;
 mod pool_key;
 mod record;
 mod request;
+mod request_body;
+mod response;
+mod searches;
 mod stream;
+pub mod websocket;
 
 pub use downstream::Downstream;
 pub use gateway::{Gateway, GatewayError, GatewayParts, Limits};

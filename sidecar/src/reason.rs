@@ -61,6 +61,8 @@ pub enum Reason {
     UpstreamUntrusted,
     /// The upstream did not answer in time.
     UpstreamTimeout,
+    /// The upstream's answer could hold a real credential and cannot be searched for it.
+    UnreadableAnswer,
     /// A fault of the sidecar itself.
     Internal,
 }
@@ -97,6 +99,7 @@ impl Reason {
             Self::UpstreamFailed => "upstream-failed",
             Self::UpstreamUntrusted => "upstream-untrusted",
             Self::UpstreamTimeout => "upstream-timeout",
+            Self::UnreadableAnswer => "unreadable-answer",
             Self::Internal => "internal",
         }
     }
@@ -108,7 +111,9 @@ impl Reason {
             Self::NameMismatch => 421,
             Self::Timeout => 408,
             Self::Overloaded => 429,
-            Self::NameNotFound | Self::UpstreamFailed | Self::UpstreamUntrusted => 502,
+            Self::NameNotFound | Self::UpstreamFailed | Self::UpstreamUntrusted | Self::UnreadableAnswer => {
+                502
+            }
             Self::UpstreamTimeout => 504,
             Self::Internal => 500,
             _ => 403,

@@ -14,6 +14,7 @@ use super::finder::Finder;
 use super::installation_key::InstallationKey;
 use super::known::KnownStandIns;
 use super::loading::{Loaded, Loading, Rejected, judge};
+use super::scrub::Searches;
 use super::secret::SecretValue;
 use super::source::Source;
 
@@ -29,6 +30,7 @@ pub struct Vault {
     /// Numbers are those of `retired_names`.
     retired: Finder,
     retired_names: Vec<String>,
+    searches: Searches,
 }
 
 /// A secret that can be granted.
@@ -204,6 +206,21 @@ impl Vault {
         self.declarations().filter(|declaration| declaration.is_bound_to(host))
     }
 
+    pub(super) fn searches(&self) -> &Searches {
+        &self.searches
+    }
+
+    /// With the names of their secrets: also of those that cannot be used, and those that were read and not taken over.
+    pub(super) fn real_values(&self) -> impl Iterator<Item = (&str, &SecretValue)> {
+        let live = self.secrets.iter().map(|secret| (secret.name(), secret.value()));
+        let dead =
+            self.unusable.iter().filter_map(|unusable| Some((unusable.name(), unusable.value.as_deref()?)));
+        let rejected = self.secrets.iter();
+        let rejected =
+            rejected.filter_map(|secret| Some((secret.name(), secret.loaded.rejected.as_deref()?)));
+        live.chain(dead).chain(rejected)
+    }
+
     fn add(&mut self, declaration: Declaration, loaded: Loaded) {
         let same = |other: &SecretValue| other.is(loaded.value.expose().as_bytes());
         let twin = |name: &str| format!("has the same value as `{name}`; declare it once");
@@ -227,16 +244,9 @@ impl Vault {
         for secret in &mut self.secrets {
             secret.former = known.former(secret).cloned().collect();
         }
-        let live = self.secrets.iter().map(|secret| (secret.name(), secret.value()));
-        let dead =
-            self.unusable.iter().filter_map(|unusable| Some((unusable.name(), unusable.value.as_deref()?)));
-        let rejected = self
-            .secrets
-            .iter()
-            .filter_map(|secret| Some((secret.name(), secret.loaded.rejected.as_deref()?)));
-        let (names, values): (Vec<_>, Vec<_>) = live.chain(dead).chain(rejected).unzip();
-        self.real = Finder::new(values.into_iter().map(SecretValue::expose).enumerate())?;
-        self.real_names = names.into_iter().map(str::to_owned).collect();
+        let names = self.real_values().map(|(name, _)| name.to_owned()).collect();
+        self.real = Finder::new(self.real_values().map(|(_, value)| value.expose()).enumerate())?;
+        self.real_names = names;
         let stand_ins = self.secrets.iter().enumerate();
         let stand_ins =
             stand_ins.flat_map(|(number, secret)| secret.stand_ins().map(move |text| (number, text)));

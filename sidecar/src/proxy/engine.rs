@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::Version;
+use http::{HeaderMap, StatusCode, Version};
 use pingora_core::modules::http::HttpModules;
 use pingora_core::protocols::l4::ext::TcpKeepalive;
 use pingora_core::protocols::{ALPN, Digest};
@@ -22,6 +22,8 @@ use super::page::Page;
 use super::pool_key::PoolKey;
 use super::record::Exchange;
 use super::request::{Head, Target, target, written};
+use super::response::Answer;
+use super::searches::Searches;
 use super::{Downstream, h2_limits, headers};
 use crate::audit::Audit;
 use crate::connection::Standing;
@@ -55,7 +57,7 @@ impl Engine {
         &self,
         session: &Session,
         exchange: &mut Exchange,
-    ) -> Result<(Target, Upstream, Swaps), Page> {
+    ) -> Result<(Target, Upstream, Swaps, Searches), Page> {
         let Some(accepted) = &exchange.accepted else { return Err(exchange.refuse(Reason::Internal)) };
         let downstream = Arc::clone(&accepted.downstream);
         let container = &downstream.container;
@@ -115,7 +117,8 @@ impl Engine {
                 ..exchange.refuse(denial.reason)
             }
         })?;
-        Ok((target, upstream, swaps))
+        let searches = Searches::new(vault, &rights.grants, &target.host);
+        Ok((target, upstream, swaps, searches))
     }
 }
 
@@ -152,8 +155,8 @@ impl ProxyHttp for Engine {
         // Without it, the second of two requests that arrive together is dropped without an answer.
         session.set_pipelining_enabled(true);
         match self.judge(session, exchange).await {
-            Ok((target, upstream, swaps)) => {
-                exchange.allow(target, upstream, swaps);
+            Ok((target, upstream, swaps, searches)) => {
+                exchange.allow(target, upstream, swaps, searches);
                 Ok(false)
             }
             Err(page) => {
@@ -169,6 +172,7 @@ impl ProxyHttp for Engine {
         }
         // A second try sends the body again.
         exchange.entry(|entry| entry.bytes_up = 0);
+        (exchange.upload, exchange.answer) = (None, None);
         let deadline = *exchange.connect_by.get_or_insert_with(|| Instant::now() + self.connect);
         let left = u32::try_from(exchange.addresses_left().max(1)).unwrap_or(u32::MAX);
         let share = deadline.saturating_duration_since(Instant::now()) / left;
@@ -229,6 +233,7 @@ impl ProxyHttp for Engine {
         };
         headers::normalise(request, &plan.target, &plan.swaps)?;
         headers::swap(request, &session.req_header().headers, &plan.swaps)?;
+        headers::readable(request, plan)?;
         if request.version == Version::HTTP_2 && request.remove_header(&http::header::EXPECT).is_some() {
             // pingora's HTTP/2 client never passes a 100 on, and the container would wait for it.
             if session.req_header().version == Version::HTTP_11 {
@@ -240,13 +245,18 @@ impl ProxyHttp for Engine {
 
     async fn request_body_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         body: &mut Option<Bytes>,
-        _end: bool,
+        end: bool,
         exchange: &mut Exchange,
     ) -> Result<()> {
         if exchange.is_revoked() {
             return Error::e_explain(ErrorType::InternalError, "revoked");
+        }
+        // For an upstream, no body is its end; an empty one is nothing yet.
+        match body.take() {
+            Some(chunk) => *body = Some(exchange.sent(session, chunk, end)?),
+            None => drop(exchange.sent(session, Bytes::new(), true)?),
         }
         let length = body.as_ref().map_or(0, Bytes::len);
         exchange.entry(|entry| entry.bytes_up += length as u64);
@@ -255,11 +265,12 @@ impl ProxyHttp for Engine {
 
     async fn upstream_response_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         response: &mut ResponseHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
         headers::clean_response(response);
+        exchange.answered(&session.req_header().method, response)?;
         exchange.entry(|entry| entry.status = Some(response.status.as_u16()));
         Ok(())
     }
@@ -268,15 +279,38 @@ impl ProxyHttp for Engine {
         &self,
         _session: &mut Session,
         body: &mut Option<Bytes>,
-        _end: bool,
+        end: bool,
         exchange: &mut Exchange,
     ) -> Result<Option<Duration>> {
         if exchange.is_revoked() {
             return Error::e_explain(ErrorType::InternalError, "revoked");
         }
+        let received = exchange.received(body.take().unwrap_or_default(), end)?;
+        *body = Some(received);
         let length = body.as_ref().map_or(0, Bytes::len);
         exchange.entry(|entry| entry.bytes_down += length as u64);
         Ok(None)
+    }
+
+    fn upstream_response_trailer_filter(
+        &self,
+        _session: &mut Session,
+        trailers: &mut HeaderMap,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        exchange.trailed(trailers)
+    }
+
+    /// What was held back of the body when trailers came, which are lost then: there is one or the other.
+    async fn response_trailer_filter(
+        &self,
+        _session: &mut Session,
+        _trailers: &mut HeaderMap,
+        exchange: &mut Exchange,
+    ) -> Result<Option<Bytes>> {
+        let rest = exchange.answer.as_mut().map(Answer::rest).unwrap_or_default();
+        exchange.entry(|entry| entry.bytes_down += rest.len() as u64);
+        Ok(Some(rest).filter(|rest| !rest.is_empty()))
     }
 
     /// Nothing was sent yet, so the next address may be tried, whatever the method.
@@ -310,7 +344,7 @@ impl ProxyHttp for Engine {
     ) -> Box<Error> {
         let replayable =
             session.req_header().method.is_idempotent() && !session.as_ref().retry_buffer_truncated();
-        if replayable && !exchange.retried && !exchange.is_revoked() {
+        if replayable && !exchange.retried && !exchange.is_revoked() && !exchange.is_broken() {
             error.retry.decide_reuse(reused);
         } else {
             error.set_retry(false);
@@ -327,7 +361,9 @@ impl ProxyHttp for Engine {
     ) -> FailToProxy {
         let failure = failure(error);
         let page = exchange.fail(&failure);
-        let answered = session.response_written().is_some_and(|head| !head.status.is_informational());
+        let answered = session.response_written().is_some_and(|head| {
+            head.status == StatusCode::SWITCHING_PROTOCOLS || !head.status.is_informational()
+        });
         if !failure.client_gone && !answered {
             drop(answer(session, &page).await);
         }

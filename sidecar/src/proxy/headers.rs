@@ -6,7 +6,9 @@ use pingora_error::{ErrorType, OrErr, Result};
 use pingora_http::{RequestHeader, ResponseHeader};
 use zeroize::Zeroizing;
 
-use super::request::Target;
+use super::record::Plan;
+use super::request::{Target, Upgrade};
+use super::{coding, grpc};
 use crate::credentials::{SwappedPath, Swaps};
 
 /// Origin-form and one Host, whatever form the client chose (RFC 9112 section 3.2.2 asks this of gateways), with the
@@ -80,6 +82,26 @@ fn join_cookies(request: &mut RequestHeader) -> Result<()> {
     request.insert_header(header::COOKIE, joined)
 }
 
+/// Asks for an answer that can be searched, from a host that gets a secret of the container; and for WebSockets without
+/// extensions, whose frames could not be read.
+pub(super) fn readable(request: &mut RequestHeader, plan: &Plan) -> Result<()> {
+    if plan.target.upgrade == Upgrade::WebSocket && plan.searches.of_frames() {
+        request.remove_header(&header::SEC_WEBSOCKET_EXTENSIONS);
+    }
+    if !plan.searches.bound {
+        return Ok(());
+    }
+    let codings = match plan.swaps.secrets.is_empty() {
+        true => coding::narrowed(&request.headers),
+        false => HeaderValue::from_static("identity"),
+    };
+    request.insert_header(header::ACCEPT_ENCODING, codings)?;
+    if grpc::is_grpc(&request.headers) {
+        request.insert_header(grpc::ACCEPT_ENCODING, "identity")?;
+    }
+    Ok(())
+}
+
 /// Takes out what would lead the client around the sidecar (RFC 7838), or what speaks of a proxy.
 pub(super) fn clean_response(response: &mut ResponseHeader) {
     response.remove_header(&header::ALT_SVC);
@@ -95,7 +117,6 @@ fn proxy_headers(headers: &HeaderMap) -> Vec<HeaderName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::request::Upgrade;
 
     fn target() -> Target {
         Target {

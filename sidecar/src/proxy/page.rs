@@ -133,6 +133,9 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::UpstreamFailed => "the server cannot be reached or broke off; policy allows this request",
         Reason::UpstreamUntrusted => "the server's certificate does not verify; nothing was sent to it",
         Reason::UpstreamTimeout => "the server did not answer in time; policy allows this request",
+        Reason::UnreadableAnswer => {
+            "the answer of this host cannot be searched for real credentials, so it is not passed on"
+        }
         Reason::Internal => "a fault of the sidecar itself; nothing was sent",
     }
 }

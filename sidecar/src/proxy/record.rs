@@ -11,6 +11,9 @@ use super::failure::Failure;
 use super::page::Page;
 use super::pool_key::PoolKey;
 use super::request::{Target, Upgrade};
+use super::request_body::{Stopped, Upload};
+use super::response::Answer;
+use super::searches::Searches;
 use crate::audit::{Audit, Decision, Entry};
 use crate::credentials::Swaps;
 use crate::dns::Upstream;
@@ -29,6 +32,11 @@ pub(super) struct Exchange {
     /// Whether a broken pooled connection was answered with a second try already.
     pub(super) retried: bool,
     pub(super) connect_by: Option<Instant>,
+    /// The body of this try.
+    pub(super) upload: Option<Upload>,
+    pub(super) answer: Option<Answer>,
+    /// Why we ended it ourselves; pingora's error does not tell.
+    broken: Option<Failure>,
 }
 
 /// A request that belongs to a connection of ours.
@@ -45,12 +53,24 @@ pub(super) struct Plan {
     pub(super) target: Target,
     pub(super) upstream: Upstream,
     pub(super) swaps: Swaps,
+    pub(super) searches: Searches,
     pub(super) key: Option<PoolKey>,
 }
 
 impl Exchange {
     pub(super) fn new(audit: Audit) -> Self {
-        Self { audit, accepted: None, count: None, plan: None, attempt: 0, retried: false, connect_by: None }
+        Self {
+            audit,
+            accepted: None,
+            count: None,
+            plan: None,
+            attempt: 0,
+            retried: false,
+            connect_by: None,
+            upload: None,
+            answer: None,
+            broken: None,
+        }
     }
 
     pub(super) fn accept(&mut self, downstream: Arc<Downstream>) {
@@ -84,6 +104,8 @@ impl Exchange {
 
     /// Notes how an exchange failed that had begun, and gives the page for the case that none was answered yet.
     pub(super) fn fail(&mut self, failure: &Failure) -> Page {
+        let broken = self.broken.take();
+        let failure = broken.as_ref().unwrap_or(failure);
         let was_allowed = self.plan.is_some();
         let reason = if self.is_revoked() { Reason::Revoked } else { failure.reason };
         let mut page = self.refuse(reason);
@@ -99,13 +121,28 @@ impl Exchange {
         page
     }
 
-    pub(super) fn allow(&mut self, target: Target, upstream: Upstream, swaps: Swaps) {
+    /// Notes that we end it, for the page and the audit.
+    pub(super) fn break_off(&mut self, failure: Failure) {
+        self.broken = Some(failure);
+    }
+
+    /// The same for what the container sent.
+    pub(super) fn stop(&mut self, stopped: Stopped) {
+        self.entry(|entry| entry.secrets = stopped.secret.into_iter().collect());
+        self.break_off(stopped.failure);
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    pub(super) fn allow(&mut self, target: Target, upstream: Upstream, swaps: Swaps, searches: Searches) {
         if let Some(accepted) = &mut self.accepted {
             accepted.entry.decision = Decision::Allowed;
             accepted.entry.rule = Some(upstream.permit().rule().to_owned());
             accepted.entry.secrets = swaps.secrets.clone();
         }
-        self.plan = Some(Plan { target, upstream, swaps, key: None });
+        self.plan = Some(Plan { target, upstream, swaps, searches, key: None });
     }
 
     /// The dialler of the next try. `None` when all addresses were tried, or nothing was allowed.
@@ -141,12 +178,17 @@ impl Exchange {
     /// Writes the line. Once: what comes after is not about this request.
     pub(super) fn finish(&mut self) {
         let Some(mut accepted) = self.accepted.take() else { return };
+        accepted.entry.stand_ins_in_body = self.upload.as_ref().map_or(0, Upload::stand_ins);
+        accepted.entry.scrubbed = self.answer.as_ref().map_or(0, Answer::replaced);
         let container = &accepted.downstream.container;
         if container.is_revoked() && accepted.entry.decision != Decision::Denied {
             accepted.entry.decision = Decision::Terminated;
             accepted.entry.reason = Some(Reason::Revoked);
         }
         let counters = &container.counters;
+        if accepted.entry.reason == Some(Reason::RealCredential) {
+            counters.leaks.fetch_add(1, Relaxed);
+        }
         match accepted.entry.decision {
             Decision::Allowed => &counters.allowed,
             Decision::Denied => &counters.denied,

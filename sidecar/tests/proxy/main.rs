@@ -5,14 +5,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod audit;
+mod bodies;
 mod client;
+mod frames;
 mod hostile;
 mod placements;
 mod pool;
 mod raw;
+mod reflect;
 mod refusals;
 mod reload;
 mod revoke;
+mod scrub;
 mod streaming;
 mod upstream;
 mod versions;

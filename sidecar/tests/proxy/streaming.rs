@@ -4,10 +4,10 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Frame;
 use hyper::{HeaderMap, Request};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 
 use crate::client::{Client, H1, H2, ends, full, nothing, whole};
+use crate::frames;
 use crate::upstream::{Protocols, SIZE, digest, pattern};
 use crate::world::World;
 
@@ -66,7 +66,7 @@ async fn trailers_arrive_over_http2() {
     let request = client.request("/script").method("POST").header("te", "trailers");
     let request = request.header("content-type", "application/grpc").body(full("ask")).unwrap();
     let response = client.send(request).await.unwrap();
-    script.send(Frame::data(Bytes::from("answer"))).await.unwrap();
+    script.send(Frame::data(Bytes::from("\0\0\0\0\x06answer"))).await.unwrap();
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", "0".parse().unwrap());
     script.send(Frame::trailers(trailers)).await.unwrap();
@@ -83,27 +83,18 @@ async fn a_websocket_is_a_tunnel_also_if_the_upstream_offers_http2() {
         let mut client = Client::new(&world, H1).await;
         // The pool holds an HTTP/2 connection by now, which must not be used.
         client.get("/hello").await;
-        let request = client
-            .request("/ws")
-            .header("connection", "Upgrade")
-            .header("upgrade", "websocket")
-            .header("sec-websocket-version", "13")
-            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
-        let response = client.send(request.body(nothing()).unwrap()).await.unwrap();
-        assert_eq!(response.status(), 101);
-        let mut tunnel = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
+        let mut tunnel = frames::open(&mut client).await;
         for message in ["first", "second, longer than the first"] {
-            tunnel.write_all(message.as_bytes()).await.unwrap();
-            let mut echo = vec![0; message.len()];
-            tunnel.read_exact(&mut echo).await.unwrap();
-            assert_eq!(echo, message.as_bytes());
+            tunnel.write_all(&frames::masked(frames::TEXT, message.as_bytes())).await.unwrap();
+            let echo = frames::read(&mut tunnel).await.unwrap();
+            assert_eq!(echo, (frames::TEXT, message.as_bytes().to_vec()));
         }
         tunnel.shutdown().await.unwrap();
         drop(tunnel);
         let lines = world.audit(2).await;
         assert_eq!(lines[1]["status"], 101);
-        assert_eq!(lines[1]["bytes-up"], 5 + 29);
-        assert_eq!(lines[1]["bytes-down"], 5 + 29);
+        assert_eq!(lines[1]["bytes-up"], 6 + 5 + 6 + 29);
+        assert_eq!(lines[1]["bytes-down"], 2 + 5 + 2 + 29);
     }
 }
 
@@ -126,7 +117,7 @@ async fn a_body_can_be_sent_while_the_answer_comes() {
     }
 }
 
-struct Chunks(tokio::sync::mpsc::Receiver<Bytes>);
+pub(crate) struct Chunks(pub(crate) tokio::sync::mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for Chunks {
     type Data = Bytes;

@@ -15,11 +15,12 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
+use crate::frames;
 use crate::world::HOST;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub(crate) struct Seen {
     pub(crate) requests: Mutex<Vec<http::request::Parts>>,
     /// What `/sse` and `/script` send, when the test says so.
     pub(crate) script: Mutex<Option<mpsc::Receiver<Frame<Bytes>>>>,
+    /// What `/sink` was sent.
+    pub(crate) received: Mutex<Vec<u8>>,
     /// How many requests end before their answer was sent whole.
     pub(crate) broken_off: watch::Sender<usize>,
 }
@@ -141,11 +144,17 @@ async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<
     let response = match path.as_str() {
         "/big" => whole(pattern(SIZE)),
         "/upload" => whole(digest(&body.collect().await?.to_bytes())),
+        "/sink" => {
+            sink(body, &seen).await?;
+            whole("sunk")
+        }
         "/echo" => Response::new(Box::pin(Echo(body)) as AnyBody),
         "/script" => {
             let script = seen.script.lock().unwrap().take().unwrap();
             let mut response = Response::new(Box::pin(Script { script, seen, done: false }) as AnyBody);
-            response.headers_mut().insert("content-type", "text/event-stream".parse().unwrap());
+            let events = "text/event-stream".parse().unwrap();
+            let kind = parts.headers.get("content-type").cloned().unwrap_or(events);
+            response.headers_mut().insert("content-type", kind);
             response
         }
         "/leading-around" => {
@@ -155,7 +164,8 @@ async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<
             }
             response
         }
-        "/ws" => websocket(Request::from_parts(parts, body)),
+        "/ws" => websocket(Request::from_parts(parts, body), seen),
+        path if path.starts_with("/reflect/") => crate::reflect::answer(&parts),
         "/version" => whole(format!("{:?}", parts.version)),
         _ => whole("hello"),
     };
@@ -173,12 +183,22 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
     ring::digest::digest(&ring::digest::SHA256, bytes).as_ref().iter().map(|b| format!("{b:02x}")).collect()
 }
 
+async fn sink(mut body: Incoming, seen: &Seen) -> Result<(), hyper::Error> {
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            seen.received.lock().unwrap().extend_from_slice(&data);
+        }
+    }
+    Ok(())
+}
+
 fn whole(body: impl Into<Bytes>) -> Response<AnyBody> {
     Response::new(Box::pin(Full::new(body.into())))
 }
 
-/// Echoes bytes, not frames: what is sent on the tunnel comes back as it came.
-fn websocket(mut request: Request<Incoming>) -> Response<AnyBody> {
+/// Echoes each frame, unmasked. A text of `raw ...` is answered with the bytes behind it, as
+/// hexadecimal digits from the last one to the first, in which no value is recognised.
+fn websocket(mut request: Request<Incoming>, seen: Arc<Seen>) -> Response<AnyBody> {
     if request.headers().get("upgrade").is_none() {
         let mut response = whole("not an upgrade");
         *response.status_mut() = StatusCode::BAD_REQUEST;
@@ -187,9 +207,13 @@ fn websocket(mut request: Request<Incoming>) -> Response<AnyBody> {
     let upgraded = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let mut stream = TokioIo::new(upgraded.await.unwrap());
-        let mut buffer = [0; 4096];
-        while let Ok(length @ 1..) = stream.read(&mut buffer).await {
-            if stream.write_all(&buffer[..length]).await.is_err() {
+        while let Some((first, payload)) = frames::read(&mut stream).await {
+            seen.received.lock().unwrap().extend_from_slice(&payload);
+            let answer = match payload.strip_prefix(b"raw ") {
+                Some(digits) => frames::from_hex(digits),
+                None => frames::frame(first, &payload, None),
+            };
+            if stream.write_all(&answer).await.is_err() {
                 return;
             }
         }

@@ -49,6 +49,7 @@ impl Patterns {
         let mut keeps_length = true;
         let mut patterns = Vec::new();
         for pair in pairs {
+            keeps_length &= pair.value.len() == pair.other.len();
             keeps_length &= pair.value.bytes().chain(pair.other.bytes()).all(is_unreserved);
             let forms = Form::all(pair.value, pair.other, pair.forms);
             patterns.extend(forms.into_iter().map(|form| Pattern { owner: pair.owner, form }));

@@ -1,0 +1,78 @@
+//! What passes through an exchange in either direction, and how it ends when something must not.
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use pingora_error::{Error, ErrorType, Result};
+use pingora_http::ResponseHeader;
+use pingora_proxy::Session;
+
+use super::failure::Failure;
+use super::record::Exchange;
+use super::request_body::Upload;
+use super::response::Answer;
+
+impl Exchange {
+    /// What of `chunk` goes upstream now.
+    pub(super) fn sent(&mut self, session: &Session, chunk: Bytes, end: bool) -> Result<Bytes> {
+        let Some(plan) = &self.plan else { return unplanned() };
+        let searches = &plan.searches;
+        let frames = session.was_upgraded() && searches.of_frames();
+        if self.upload.as_ref().is_none_or(|upload| upload.is_web_socket() != frames) {
+            self.upload = Some(match frames {
+                true => Upload::web_socket(searches),
+                false => Upload::new(&session.req_header().headers, searches),
+            });
+        }
+        let Some(upload) = &mut self.upload else { return unplanned() };
+        match upload.push(chunk, end, searches) {
+            Ok(out) => Ok(out),
+            Err(stopped) => {
+                self.stop(stopped);
+                // Any other fault than the container's would leave an HTTP/2 upstream waiting for the rest.
+                let error = Error::explain(ErrorType::InternalError, "a request that must not go on");
+                Err(error.into_down())
+            }
+        }
+    }
+
+    /// An answer begins.
+    pub(super) fn answered(&mut self, method: &Method, head: &mut ResponseHeader) -> Result<()> {
+        let Some(plan) = &self.plan else { return unplanned() };
+        match Answer::begin(head, &plan.searches, method) {
+            Ok(mut answer) => {
+                if let Some(before) = &self.answer {
+                    answer.follow(before);
+                }
+                self.answer = Some(answer);
+                Ok(())
+            }
+            Err(failure) => self.unreadable(failure),
+        }
+    }
+
+    /// What of a chunk of the answer goes to the container now.
+    pub(super) fn received(&mut self, chunk: Bytes, end: bool) -> Result<Bytes> {
+        let Some(answer) = &mut self.answer else { return unplanned() };
+        match answer.body(chunk, end) {
+            Ok(out) => Ok(out),
+            Err(failure) => self.unreadable(failure),
+        }
+    }
+
+    pub(super) fn trailed(&mut self, trailers: &mut HeaderMap) -> Result<()> {
+        let (Some(plan), Some(answer)) = (&self.plan, &mut self.answer) else { return unplanned() };
+        match answer.trailers(trailers, &plan.searches) {
+            Ok(()) => Ok(()),
+            Err(failure) => self.unreadable(failure),
+        }
+    }
+
+    fn unreadable<T>(&mut self, failure: Failure) -> Result<T> {
+        self.break_off(failure);
+        Error::e_explain(ErrorType::InternalError, "an answer that must not go on")
+    }
+}
+
+fn unplanned<T>() -> Result<T> {
+    Error::e_explain(ErrorType::InternalError, "a body without a plan")
+}
