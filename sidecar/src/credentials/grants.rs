@@ -9,7 +9,7 @@ use super::declaration::Declaration;
 use super::vault::{Secret, Vault};
 
 /// The secrets that one container was granted, by name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Grants {
     names: BTreeSet<String>,
 }

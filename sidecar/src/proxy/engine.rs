@@ -117,7 +117,7 @@ impl Engine {
                 ..exchange.refuse(denial.reason)
             }
         })?;
-        let searches = Searches::new(vault, &rights.grants, &target.host);
+        let searches = Searches::new(vault, &rights.grants, head);
         Ok((target, upstream, swaps, searches))
     }
 }

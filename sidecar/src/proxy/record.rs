@@ -179,6 +179,13 @@ impl Exchange {
     pub(super) fn finish(&mut self) {
         let Some(mut accepted) = self.accepted.take() else { return };
         accepted.entry.stand_ins_in_body = self.upload.as_ref().map_or(0, Upload::stand_ins);
+        if let (Some(upload), Some(plan)) = (&self.upload, &self.plan)
+            && upload.swapped()
+        {
+            accepted.entry.secrets.extend(plan.searches.text_secrets.iter().cloned());
+            accepted.entry.secrets.sort_unstable();
+            accepted.entry.secrets.dedup();
+        }
         accepted.entry.scrubbed = self.answer.as_ref().map_or(0, Answer::replaced);
         let container = &accepted.downstream.container;
         if container.is_revoked() && accepted.entry.decision != Decision::Denied {

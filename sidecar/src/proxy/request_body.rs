@@ -47,7 +47,7 @@ impl Upload {
 
     /// Of a client's side of a WebSocket.
     pub(super) fn web_socket(searches: &Searches) -> Self {
-        let side = Side::new(Sender::Client, Replacing::Text, searches.nothing(), searches.requests());
+        let side = Side::new(Sender::Client, Replacing::Text, searches.text(), searches.requests());
         Self { body: Body::WebSocket(Box::new(side)), stand_ins: 0 }
     }
 
@@ -97,6 +97,14 @@ impl Upload {
         Ok(out)
     }
 
+    /// Whether a stand-in was swapped in it.
+    pub(super) fn swapped(&self) -> bool {
+        match &self.body {
+            Body::Plain { .. } => false,
+            Body::WebSocket(side) => side.count() > 0,
+        }
+    }
+
     /// How many stand-ins were in it so far.
     pub(super) fn stand_ins(&self) -> u64 {
         self.stand_ins
@@ -112,7 +120,6 @@ fn stopped(secret: &str) -> Stopped {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::sync::Arc;
 
     use http::{HeaderValue, header};
 
@@ -123,7 +130,7 @@ mod tests {
 
     fn searches() -> Searches {
         let vault = vault(&declared("key", ""), &Values::from([("key", REAL)]));
-        Searches::new(Arc::new(vault), &Default::default(), &"api.example.com".parse().unwrap())
+        Searches::of_host(vault, &[], "api.example.com")
     }
 
     #[test]

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use understudy_policies::HostName;
-
 use crate::credentials::scrub::{Patterns, Watched};
-use crate::credentials::{Grants, Vault};
+use crate::credentials::{Grants, RequestHead, Vault};
 
 #[derive(Debug)]
 pub(super) struct Searches {
@@ -13,16 +11,21 @@ pub(super) struct Searches {
     answers: Arc<Patterns>,
     requests: Arc<Patterns>,
     nothing: Arc<Patterns>,
+    text: Arc<Patterns>,
+    /// Whose stand-ins are swapped in text messages of a WebSocket.
+    pub(super) text_secrets: Vec<String>,
     /// Whether the host gets a secret of this container: what it answers must be searched, or not passed on.
     pub(super) bound: bool,
 }
 
 impl Searches {
-    pub(super) fn new(vault: Arc<Vault>, grants: &Grants, host: &HostName) -> Self {
+    pub(super) fn new(vault: Arc<Vault>, grants: &Grants, head: RequestHead<'_>) -> Self {
         let mut granted = vault.secrets().iter().filter(|secret| grants.contains(secret.name()));
-        let bound = granted.any(|secret| secret.declaration().is_bound_to(host));
+        let bound = granted.any(|secret| secret.declaration().is_bound_to(head.host));
         let (answers, requests) = (vault.scrub(grants), vault.watch());
-        Self { vault, answers, requests, nothing: Arc::new(Patterns::new([])), bound }
+        let (text, text_secrets) = vault.websocket_text(grants, head);
+        let (text, nothing) = (Arc::new(text), Arc::new(Patterns::new([])));
+        Self { vault, answers, requests, nothing, text, text_secrets, bound }
     }
 
     /// What answers are scrubbed of.
@@ -33,6 +36,11 @@ impl Searches {
     /// What requests are watched for; [`Self::watched`] tells what a find is.
     pub(super) fn requests(&self) -> Arc<Patterns> {
         Arc::clone(&self.requests)
+    }
+
+    /// What is swapped in text messages of a container.
+    pub(super) fn text(&self) -> Arc<Patterns> {
+        Arc::clone(&self.text)
     }
 
     pub(super) fn nothing(&self) -> Arc<Patterns> {
@@ -51,5 +59,17 @@ impl Searches {
     /// In any form that is looked for in heads.
     pub(super) fn real_value_in(&self, text: &[u8]) -> bool {
         self.vault.real_value_in(text).is_some()
+    }
+}
+
+#[cfg(test)]
+impl Searches {
+    /// Of a plain request with these grants.
+    pub(super) fn of_host(vault: Vault, granted: &[&str], host: &str) -> Self {
+        let (host, headers) = (host.parse().unwrap(), http::HeaderMap::new());
+        let (method, uri) = (http::Method::GET, http::Uri::from_static("/"));
+        let head =
+            RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers: &headers };
+        Self::new(Arc::new(vault), &granted.iter().copied().collect(), head)
     }
 }

@@ -4,7 +4,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use crate::client::{Client, H1, nothing};
-use crate::world::{REAL, STAND_IN, World};
+use crate::world::{Options, REAL, STAND_IN, World};
 
 pub(crate) const TEXT: u8 = 0x81;
 const TEXT_BEGINS: u8 = 0x01;
@@ -149,5 +149,27 @@ async fn a_frame_that_is_none_ends_the_connection_and_says_why() {
         let line = world.only_line().await;
         assert_eq!(line["reason"], "unreadable-answer");
         assert!(line["detail"].as_str().unwrap().contains(detail), "{line}");
+    }
+}
+
+/// Only where the secret says so, only in text, and it comes back as a stand-in.
+#[tokio::test]
+async fn text_is_swapped_where_the_secret_says_so() {
+    let text = "kind = \"bearer\"\nplacements = [\"header authorization Bearer\", \"websocket-text\"]";
+    for (provider, first, swapped) in
+        [(Some(text), TEXT, true), (Some(text), BINARY, false), (None, TEXT, false)]
+    {
+        let options = provider.map(|provider| Options { provider, ..Options::default() });
+        let world = World::with(options.unwrap_or_default()).await;
+        let mut tunnel = open(&mut Client::new(&world, H1).await).await;
+        let message = format!("{{\"token\": \"{STAND_IN}\"}}");
+        tunnel.write_all(&masked(first, message.as_bytes())).await.unwrap();
+        assert_eq!(read(&mut tunnel).await.unwrap(), (first, message.clone().into_bytes()));
+        let received = String::from_utf8(world.upstream.seen.received.lock().unwrap().clone()).unwrap();
+        assert_eq!(received, if swapped { message.replace(STAND_IN, REAL) } else { message });
+        drop(tunnel);
+        let line = world.only_line().await;
+        assert_eq!(line["secrets"].is_array(), swapped, "{line}");
+        assert_eq!(line["stand-ins-in-body"], 1);
     }
 }

@@ -19,10 +19,10 @@ pub struct Pair<'v> {
 /// Does not print.
 pub struct Patterns {
     patterns: Vec<Pattern>,
-    /// One bit for each two bytes that a form can start with.
-    starts: Box<[u64; PAIRS / 64]>,
-    /// Sorted: the two bytes, and the pattern that can start with them.
-    by_start: Vec<(u16, usize)>,
+    /// One bit for each two bytes that a form can start with; empty without any form.
+    starts: Vec<u64>,
+    /// Sorted: the first three bytes, and the pattern that can start with them. Values of one provider share two.
+    by_start: Vec<([u8; 3], usize)>,
     longest: usize,
     keeps_length: bool,
 }
@@ -55,9 +55,10 @@ impl Patterns {
             patterns.extend(forms.into_iter().map(|form| Pattern { owner: pair.owner, form }));
         }
         let by_start = by_start(&patterns);
-        let mut starts = Box::new([0; PAIRS / 64]);
-        for (start, _) in &by_start {
-            if let Some(word) = starts.get_mut(usize::from(*start) / 64) {
+        let mut starts = vec![0; if patterns.is_empty() { 0 } else { PAIRS / 64 }];
+        for ([first, second, _], _) in &by_start {
+            let start = pair(*first, *second);
+            if let Some(word) = starts.get_mut(usize::from(start) / 64) {
                 *word |= 1 << (start % 64);
             }
         }
@@ -86,8 +87,13 @@ impl Patterns {
         while let Some(start) = self.candidate(text, at, last) {
             let rest = text.get(start..).unwrap_or_default();
             let mut longest = None;
-            let [first, second, ..] = rest else { return Found::Undecided(start) };
-            for pattern in self.starting_with(pair(*first, *second)) {
+            let three = match rest {
+                [first, second, third, ..] => [*first, *second, *third],
+                // No form is as short.
+                _ if last => return Found::Nothing,
+                _ => return Found::Undecided(start),
+            };
+            for pattern in self.starting_with(three) {
                 match self.patterns.get(pattern).map(|known| known.form.probe(rest)) {
                     Some(Probe::Partial) if !last => return Found::Undecided(start),
                     Some(Probe::Match(length)) => longest = longest.max(Some((length, pattern))),
@@ -127,18 +133,18 @@ impl Patterns {
     }
 
     fn is_start(&self, two: u16) -> bool {
-        self.starts[usize::from(two) / 64] >> (two % 64) & 1 == 1
+        self.starts.get(usize::from(two) / 64).is_some_and(|word| word >> (two % 64) & 1 == 1)
     }
 
-    fn starting_with(&self, two: u16) -> impl Iterator<Item = usize> {
-        let first = self.by_start.partition_point(|(start, _)| *start < two);
+    fn starting_with(&self, three: [u8; 3]) -> impl Iterator<Item = usize> {
+        let first = self.by_start.partition_point(|(start, _)| *start < three);
         let known = self.by_start.get(first..).unwrap_or_default().iter();
-        known.take_while(move |(start, _)| *start == two).map(|(_, pattern)| *pattern)
+        known.take_while(move |(start, _)| *start == three).map(|(_, pattern)| *pattern)
     }
 
     fn starting_with_byte(&self, byte: u8) -> bool {
-        let first = self.by_start.partition_point(|(start, _)| *start < pair(byte, 0));
-        self.by_start.get(first).is_some_and(|(start, _)| start >> 8 == u16::from(byte))
+        let first = self.by_start.partition_point(|(start, _)| *start < [byte, 0, 0]);
+        self.by_start.get(first).is_some_and(|([first, ..], _)| *first == byte)
     }
 }
 
@@ -152,14 +158,16 @@ fn pair(first: u8, second: u8) -> u16 {
     u16::from_be_bytes([first, second])
 }
 
-/// Asks each form about each two bytes: no second place knows how forms start.
-fn by_start(patterns: &[Pattern]) -> Vec<(u16, usize)> {
+/// Asks each form about all bytes: no second place knows how forms start.
+fn by_start(patterns: &[Pattern]) -> Vec<([u8; 3], usize)> {
     let mut by_start = Vec::new();
     for (number, pattern) in patterns.iter().enumerate() {
-        let first = (0..=u8::MAX).filter(|first| pattern.form.probe(&[*first]) != Probe::No);
+        let fits = |text: &[u8]| pattern.form.probe(text) != Probe::No;
+        let first = (0..=u8::MAX).filter(|first| fits(&[*first]));
         let two = first.flat_map(|first| (0..=u8::MAX).map(move |second| [first, second]));
-        let fits = two.filter(|two| pattern.form.probe(two) != Probe::No);
-        by_start.extend(fits.map(|[first, second]| (pair(first, second), number)));
+        let two = two.filter(|two| fits(two));
+        let three = two.flat_map(|[first, second]| (0..=u8::MAX).map(move |third| [first, second, third]));
+        by_start.extend(three.filter(|three| fits(three)).map(|three| (three, number)));
     }
     by_start.sort_unstable();
     by_start

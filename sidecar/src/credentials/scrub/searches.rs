@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::{Forms, Pair, Patterns};
-use crate::credentials::{Grants, Vault};
+use crate::credentials::vault::Secret;
+use crate::credentials::{Grants, Placement, RequestHead, Vault};
 
 /// Kept with the vault whose values they hold.
 #[derive(Debug, Default)]
 pub(in crate::credentials) struct Searches {
     watched: OnceLock<Arc<Patterns>>,
-    /// By the names of the granted secrets.
-    scrubs: Mutex<HashMap<Vec<String>, Arc<Patterns>>>,
+    scrubs: Mutex<HashMap<Grants, Arc<Patterns>>>,
 }
 
 /// What was found in a request's body.
@@ -26,17 +26,40 @@ impl Vault {
     /// Real values of granted secrets, to be replaced by their stand-ins in whatever goes to the container.
     pub fn scrub(&self, grants: &Grants) -> Arc<Patterns> {
         let mut scrubs = self.searches().scrubs.lock().unwrap_or_else(PoisonError::into_inner);
-        let build = || {
-            let granted = self.secrets().iter().filter(|secret| grants.contains(secret.name()));
-            let pairs = granted.map(|secret| Pair {
-                owner: 0,
-                value: secret.value().expose(),
-                other: secret.stand_in(),
-                forms: Forms::All,
-            });
-            Arc::new(Patterns::new(pairs))
+        if let Some(known) = scrubs.get(grants) {
+            return Arc::clone(known);
+        }
+        let granted = self.secrets().iter().filter(|secret| grants.contains(secret.name()));
+        let pairs = granted.map(|secret| Pair {
+            owner: 0,
+            value: secret.value().expose(),
+            other: secret.stand_in(),
+            forms: Forms::All,
+        });
+        let built = Arc::new(Patterns::new(pairs));
+        scrubs.insert(grants.clone(), Arc::clone(&built));
+        built
+    }
+
+    /// Stand-ins that leave as real values in text messages of the WebSocket that `head` asks for, and the names of their
+    /// secrets: those that say so (`websocket-text`), granted, of this host, over verified TLS.
+    pub fn websocket_text(&self, grants: &Grants, head: RequestHead<'_>) -> (Patterns, Vec<String>) {
+        let applies = |secret: &&Secret| {
+            let declaration = secret.declaration();
+            head.verified_tls
+                && head.headers.contains_key(http::header::UPGRADE)
+                && grants.contains(secret.name())
+                && declaration.is_bound_to(head.host)
+                && declaration.placements.contains(&Placement::WebSocketText)
+                && declaration.scope.check(head.method, head.uri, head.headers).is_ok()
         };
-        Arc::clone(scrubs.entry(grants.names()).or_insert_with(build))
+        let secrets: Vec<&Secret> = self.secrets().iter().filter(applies).collect();
+        let pairs = secrets.iter().flat_map(|secret| {
+            let pair = |value| Pair { owner: 0, value, other: secret.value().expose(), forms: Forms::Text };
+            secret.stand_ins().map(pair)
+        });
+        let names = secrets.iter().map(|secret| secret.name().to_owned()).collect();
+        (Patterns::new(pairs), names)
     }
 
     /// Every real value and every stand-in, to be watched for in what a container sends. [`Self::watched`] tells what a

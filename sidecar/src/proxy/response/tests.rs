@@ -1,5 +1,4 @@
 use std::io::Write;
-use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -12,7 +11,7 @@ const REAL: &str = "sk-0123456789abcdefghij";
 fn searches(host: &str) -> (Searches, String) {
     let vault = vault(&declared("key", ""), &Values::from([("key", REAL)]));
     let stand_in = vault.secret("key").unwrap().stand_in().to_owned();
-    (Searches::new(Arc::new(vault), &["key"].into_iter().collect(), &host.parse().unwrap()), stand_in)
+    (Searches::of_host(vault, &["key"], host), stand_in)
 }
 
 fn head(status: u16, headers: &[(&'static str, &str)]) -> ResponseHeader {
@@ -130,7 +129,7 @@ const REAL_NAME: &str = REAL;
 #[test]
 fn nothing_is_looked_for_where_nothing_was_granted() {
     let vault = vault(&declared("key", ""), &Values::from([("key", REAL)]));
-    let searches = Searches::new(Arc::new(vault), &Default::default(), &BOUND.parse().unwrap());
+    let searches = Searches::of_host(vault, &[], BOUND);
     let mut head = head(200, &[("content-encoding", "compress"), ("content-length", "1")]);
     let mut answer = Answer::begin(&mut head, &searches, &Method::GET).unwrap();
     assert_eq!(head.headers.len(), 2);
