@@ -37,6 +37,17 @@ pub fn apply(mut terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms
         })?;
         policies.extend(managed.denials().map(Arc::new));
     }
+    if let Some(open) = terms.policy.policies().iter().find(|policy| policy.is_open()) {
+        let name = open.name();
+        if !own.permits_open(name) {
+            // A compose file of a stranger's can name it, too.
+            return Err(Refusal::new(
+                format!("policy `{name}` allows every public host, which needs your word"),
+                format!("write `policies.open = [\"{name}\"]` into ceiling.toml, if that is what you want"),
+            ));
+        }
+        terms.notes.push(format!("policy `{name}` allows every public host"));
+    }
     check(own, prepare, &terms, "your own rule", |place| format!("leave it out, or change {place}"))?;
     policies.extend(own.denials().map(Arc::new));
     if policies.len() > terms.policy.policies().len() {
@@ -76,10 +87,9 @@ mod tests {
     use super::*;
     use crate::credentials::Grants;
 
-    /// Of a container whose compose file asks for a host.
-    fn started(managed: &[&str], own: &str) -> Result<Terms, Refusal> {
+    fn prepare(managed: &[&str]) -> Prepare {
         let file = |text: &&str| ManagedFile { path: "/m.toml".into(), text: (*text).to_owned() };
-        let prepare = Prepare {
+        Prepare {
             id: "a".repeat(64).parse().unwrap(),
             name: None,
             image: None,
@@ -88,17 +98,25 @@ mod tests {
             env: BTreeMap::new(),
             args: Vec::new(),
             managed: managed.iter().map(file).collect(),
-        };
+        }
+    }
+
+    fn terms() -> Terms {
         let asked = Policy::from_allow_annotation("evil.example, *.good.example").unwrap();
-        let terms = Terms {
+        Terms {
             harness: "generic".to_owned(),
             policy: Arc::new(PolicySet::combine(vec![Arc::new(asked)])),
             grants: Arc::new(Grants::default()),
             env: Vec::new(),
             placement: Placement::default(),
             notes: Vec::new(),
-        };
-        apply(terms, &prepare, &Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap())
+        }
+    }
+
+    /// Of a container whose compose file asks for a host.
+    fn started(managed: &[&str], own: &str) -> Result<Terms, Refusal> {
+        let own = Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap();
+        apply(terms(), &prepare(managed), &own)
     }
 
     #[test]
@@ -141,6 +159,26 @@ mod tests {
             let denied = Verdict::Denied { rule: rule.into(), note: None };
             assert_eq!(terms.policy.decide(&host.parse().unwrap(), 443), denied);
         }
+    }
+
+    #[test]
+    fn an_open_policy_needs_the_users_own_word_and_is_noted() {
+        let open = |own: &str| {
+            let prepare = prepare(&[]);
+            let policy = Policy::parse("open", "open.toml", "open = true").unwrap();
+            let policy = Arc::new(PolicySet::combine(vec![Arc::new(policy)]));
+            let terms = Terms { policy, ..terms() };
+            apply(terms, &prepare, &Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap())
+        };
+        let refusal = open("").unwrap_err();
+        assert!(
+            refusal.remedy.starts_with("write `policies.open = [\"open\"]` into ceiling.toml"),
+            "{refusal}"
+        );
+        assert!(open("policies.open = [\"other\"]").is_err());
+        let terms = open("policies.open = [\"open\"]").unwrap();
+        assert_eq!(terms.notes, ["policy `open` allows every public host"]);
+        assert_eq!(terms.policy.label(), "open(open)");
     }
 
     #[test]

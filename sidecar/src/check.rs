@@ -22,6 +22,9 @@ pub fn run(directories: &Directories) -> ExitCode {
     if !problems.is_empty() {
         return ExitCode::FAILURE;
     }
+    for warning in configuration.policies.warnings() {
+        eprintln!("understudy: warning: {warning}");
+    }
     println!("configuration in {} is good", directories.config.display());
     println!(
         "  secrets:   {}",
