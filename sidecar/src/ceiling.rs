@@ -29,7 +29,10 @@ pub fn load(path: &Path) -> Result<Ceiling> {
 pub fn apply(terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Refusal> {
     let rights = Rights { policy: Arc::clone(&terms.policy), grants: Arc::clone(&terms.grants) };
     let Rights { policy, grants } = limit(rights, &terms.harness, prepare, own)?;
-    Ok(Terms { policy, grants, ..terms })
+    let mut notes = terms.notes;
+    let open = policy.policies().iter().filter(|policy| policy.is_open());
+    notes.extend(open.map(|open| format!("policy `{}` allows every public host", open.name())));
+    Ok(Terms { policy, grants, notes, ..terms })
 }
 
 /// The same for the rights of a container that may run already.
@@ -46,6 +49,16 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
             format!("leave it out, or ask the administrator of this machine to change {place}")
         })?;
         policies.extend(managed.denials().map(Arc::new));
+    }
+    if let Some(open) = rights.policy.policies().iter().find(|policy| policy.is_open()) {
+        let name = open.name();
+        if !own.permits_open(name) {
+            // A compose file of a stranger's can name it, too.
+            return Err(Refusal::new(
+                format!("policy `{name}` allows every public host, which needs your word"),
+                format!("write `policies.open = [\"{name}\"]` into ceiling.toml, if that is what you want"),
+            ));
+        }
     }
     check(own, prepare, harness, &rights, "your own rule", |place| {
         format!("leave it out, or change {place}")
@@ -85,10 +98,9 @@ mod tests {
     use super::*;
     use crate::credentials::Grants;
 
-    /// Of a container whose compose file asks for a host.
-    fn started(managed: &[&str], own: &str) -> Result<Terms, Refusal> {
+    fn prepare(managed: &[&str]) -> Prepare {
         let file = |text: &&str| ManagedFile { path: "/m.toml".into(), text: (*text).to_owned() };
-        let prepare = Prepare {
+        Prepare {
             id: "a".repeat(64).parse().unwrap(),
             name: None,
             image: None,
@@ -97,18 +109,26 @@ mod tests {
             env: BTreeMap::new(),
             args: Vec::new(),
             managed: managed.iter().map(file).collect(),
-        };
+        }
+    }
+
+    fn terms() -> Terms {
         let asked = Policy::from_allow_annotation("evil.example, *.good.example").unwrap();
-        let terms = Terms {
+        Terms {
             harness: "generic".to_owned(),
             policy: Arc::new(PolicySet::combine(vec![Arc::new(asked)])),
             grants: Arc::new(Grants::default()),
-            asked: crate::credentials::Asked::new(&prepare, "generic", Grants::default()),
+            asked: crate::credentials::Asked::new(&prepare(&[]), "generic", Grants::default()),
             env: Vec::new(),
             placement: Placement::default(),
             notes: Vec::new(),
-        };
-        apply(terms, &prepare, &Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap())
+        }
+    }
+
+    /// Of a container whose compose file asks for a host.
+    fn started(managed: &[&str], own: &str) -> Result<Terms, Refusal> {
+        let own = Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap();
+        apply(terms(), &prepare(managed), &own)
     }
 
     #[test]
@@ -151,6 +171,26 @@ mod tests {
             let denied = Verdict::Denied { rule: rule.into(), note: None };
             assert_eq!(terms.policy.decide(&host.parse().unwrap(), 443), denied);
         }
+    }
+
+    #[test]
+    fn an_open_policy_needs_the_users_own_word_and_is_noted() {
+        let open = |own: &str| {
+            let prepare = prepare(&[]);
+            let policy = Policy::parse("open", "open.toml", "open = true").unwrap();
+            let policy = Arc::new(PolicySet::combine(vec![Arc::new(policy)]));
+            let terms = Terms { policy, ..terms() };
+            apply(terms, &prepare, &Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap())
+        };
+        let refusal = open("").unwrap_err();
+        assert!(
+            refusal.remedy.starts_with("write `policies.open = [\"open\"]` into ceiling.toml"),
+            "{refusal}"
+        );
+        assert!(open("policies.open = [\"other\"]").is_err());
+        let terms = open("policies.open = [\"open\"]").unwrap();
+        assert_eq!(terms.notes, ["policy `open` allows every public host"]);
+        assert_eq!(terms.policy.label(), "open(open)");
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Configuration {
 
     /// One line each for what works, and should be looked at.
     pub fn warnings(&self) -> Vec<String> {
-        self.vault.warnings(Day::today())
+        self.vault.warnings(Day::today()).into_iter().chain(self.policies.warnings()).collect()
     }
 
     pub fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {
