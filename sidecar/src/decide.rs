@@ -78,11 +78,9 @@ pub fn decide(policy: &PolicySet, request: &Request<'_>) -> Result<Permit, Denia
             let remedy = format!("{error}: write it in its plain form; the rule at {rule} asks for a path");
             (Reason::PathAmbiguous, Some(rule), remedy)
         }
-        Verdict::Failed { policy, error } => (
-            Reason::PolicyFailed,
-            None,
-            format!("repair policy `{policy}` ({error}), then start the container again"),
-        ),
+        Verdict::Failed { policy, error } => {
+            (Reason::PolicyFailed, None, format!("repair policy `{policy}` ({error})"))
+        }
     };
     Err(Denial { reason, policy: policy.label().to_owned(), rule, remedy })
 }
