@@ -61,11 +61,9 @@ pub fn decide(policy: &PolicySet, host: &HostName, port: u16) -> Result<Permit, 
             let remedy = format!("use port {}, or {}", ports.join(" or "), allow(host, port));
             (Reason::PortNotAllowed, None, remedy)
         }
-        Verdict::Failed { policy, error } => (
-            Reason::PolicyFailed,
-            None,
-            format!("repair policy `{policy}` ({error}), then start the container again"),
-        ),
+        Verdict::Failed { policy, error } => {
+            (Reason::PolicyFailed, None, format!("repair policy `{policy}` ({error})"))
+        }
     };
     Err(Denial { reason, policy: policy.label().to_owned(), rule, remedy })
 }

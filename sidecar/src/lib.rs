@@ -16,6 +16,7 @@ pub mod harden;
 pub mod proxy;
 pub mod reason;
 pub mod reload;
+pub mod secrets;
 pub mod serve;
 pub mod status;
 pub mod tls;

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use understudy::config::Directories;
-use understudy::{check, serve, status};
+use understudy::{check, secrets, serve, status};
 use understudy_control::{Client, ControlDirectory, Reply, Request};
 
 /// Lets AI coding agents run unattended in Podman containers without giving them a real credential.
@@ -36,6 +36,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// List secrets: where each comes from and may go, who holds its stand-in, what was done with it
+    Secrets(SecretsArguments),
     /// End a container's connections and grants at once, and keep it from getting new ones
     Revoke {
         #[command(flatten)]
@@ -54,6 +56,15 @@ struct ServeArguments {
     /// Seconds that open connections get to end after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     drain: u64,
+}
+
+#[derive(Debug, clap::Args)]
+struct SecretsArguments {
+    #[command(flatten)]
+    control: Control,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -76,6 +87,7 @@ fn main() -> ExitCode {
             .map(|()| ExitCode::SUCCESS),
         Command::Check(directories) => Ok(check::run(&directories)),
         Command::Status { control, json } => print_status(&control, json),
+        Command::Secrets(arguments) => print_secrets(&arguments),
         Command::Revoke { control, container } => {
             control.call(Request::Revoke { container }).map(|_| ExitCode::SUCCESS)
         }
@@ -95,6 +107,19 @@ fn print_status(control: &Control, json: bool) -> Result<ExitCode> {
         println!("{}", serde_json::to_string_pretty(&found)?);
     } else {
         print!("{}", status::table(&found));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_secrets(arguments: &SecretsArguments) -> Result<ExitCode> {
+    let Reply::Secrets(found) = arguments.control.call(Request::Secrets)? else {
+        bail!("the sidecar answered another question");
+    };
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&found)?);
+    } else {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        print!("{}", secrets::text(&found, u64::try_from(now.as_millis()).unwrap_or(u64::MAX)));
     }
     Ok(ExitCode::SUCCESS)
 }

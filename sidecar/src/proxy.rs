@@ -1,6 +1,7 @@
 //! Requests, one after another or many at once, with pingora as the engine between two streams of ours: what a
 //! container sends comes in decrypted and named, and only an address that was resolved for a permit is dialled.
 
+mod answered;
 mod dial;
 mod downstream;
 mod engine;
@@ -14,6 +15,7 @@ mod record;
 mod request;
 mod stream;
 
+pub use answered::answered;
 pub use downstream::Downstream;
 pub use gateway::{Gateway, GatewayError, GatewayParts, Limits};
 pub use stream::{Conn, Replay};

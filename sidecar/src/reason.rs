@@ -101,6 +101,18 @@ impl Reason {
         }
     }
 
+    /// Whether a credential, or its stand-in, was on its way to where it must not go.
+    pub fn is_leak(self) -> bool {
+        matches!(
+            self,
+            Self::CredentialNotGranted
+                | Self::CredentialMisdirected
+                | Self::CredentialMisplaced
+                | Self::RealCredential
+                | Self::CredentialInClear
+        )
+    }
+
     /// The HTTP status of the page that tells it: RFC 9110 section 15.
     pub fn status(self) -> u16 {
         match self {

@@ -12,6 +12,7 @@ mod pool;
 mod raw;
 mod refusals;
 mod reload;
+mod report;
 mod revoke;
 mod streaming;
 mod upstream;

@@ -155,6 +155,12 @@ async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<
             }
             response
         }
+        "/repeat" => {
+            let credential = parts.headers["authorization"].clone();
+            let mut response = whole(credential.as_bytes().to_vec());
+            response.headers_mut().insert("x-echo", credential);
+            response
+        }
         "/ws" => websocket(Request::from_parts(parts, body)),
         "/version" => whole(format!("{:?}", parts.version)),
         _ => whole("hello"),
