@@ -26,6 +26,7 @@ const MAX_CONTAINERS: usize = 4096;
 
 pub type DecideTerms = Box<dyn Fn(&Prepare) -> Result<Terms, Refusal> + Send + Sync>;
 pub type DecideRights = Box<dyn Fn(&Asked) -> Rights + Send + Sync>;
+pub type ReportSecrets = Box<dyn Fn(&Holders) -> Vec<SecretStatus> + Send + Sync>;
 pub type Start = Box<dyn Fn(Arc<Container>, Sockets) -> std::io::Result<()> + Send + Sync>;
 
 /// What the registry is built on.
@@ -45,7 +46,7 @@ pub struct RegistryParts {
     /// Problems of the configuration now, for `status`.
     pub problems: Box<dyn Fn() -> Vec<String> + Send + Sync>,
     /// What is to be told of secrets, given who holds a stand-in of which.
-    pub secrets: Box<dyn Fn(&Holders) -> Vec<SecretStatus> + Send + Sync>,
+    pub secrets: ReportSecrets,
 }
 
 pub struct Registry {
