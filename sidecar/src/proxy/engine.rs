@@ -186,6 +186,7 @@ impl ProxyHttp for Engine {
         // HTTP/2 has no WebSocket upgrade that this engine speaks (RFC 8441); in the clear nothing is negotiated.
         options.alpn = if websocket || !key.tls { ALPN::H1 } else { ALPN::H2H1 };
         options.max_h2_streams = 100;
+        options.h2_stream_window_size = Some(h2_limits::UPSTREAM_WINDOW);
         options.idle_timeout = Some(UPSTREAM_IDLE);
         options.total_connection_timeout = Some(share.max(Duration::from_millis(1)));
         options.read_timeout = None;
