@@ -9,6 +9,12 @@ pub enum Reason {
     HostNotAllowed,
     /// A rule allows the host, but not on this port.
     PortNotAllowed,
+    /// Rules allow host and port, but not with this method.
+    MethodNotAllowed,
+    /// Rules allow host, port and method, but not this path or query.
+    PathNotAllowed,
+    /// A rule asks for a path, and servers may read this one differently.
+    PathAmbiguous,
     /// A `[[deny]]` rule matches.
     DeniedByRule,
     /// The container's policy could not be loaded, so it allows nothing.
@@ -71,6 +77,9 @@ impl Reason {
         match self {
             Self::HostNotAllowed => "host-not-allowed",
             Self::PortNotAllowed => "port-not-allowed",
+            Self::MethodNotAllowed => "method-not-allowed",
+            Self::PathNotAllowed => "path-not-allowed",
+            Self::PathAmbiguous => "path-ambiguous",
             Self::DeniedByRule => "denied-by-rule",
             Self::PolicyFailed => "policy-failed",
             Self::AddressLiteral => "address-literal",
@@ -104,7 +113,7 @@ impl Reason {
     /// The HTTP status of the page that tells it: RFC 9110 section 15.
     pub fn status(self) -> u16 {
         match self {
-            Self::Malformed | Self::NameMissing | Self::HandshakeFailed => 400,
+            Self::Malformed | Self::PathAmbiguous | Self::NameMissing | Self::HandshakeFailed => 400,
             Self::NameMismatch => 421,
             Self::Timeout => 408,
             Self::Overloaded => 429,
@@ -122,7 +131,12 @@ mod tests {
 
     #[test]
     fn the_code_is_the_serialised_name() {
-        for reason in [Reason::HostNotAllowed, Reason::CredentialInClear, Reason::UpstreamUntrusted] {
+        for reason in [
+            Reason::HostNotAllowed,
+            Reason::PathAmbiguous,
+            Reason::CredentialInClear,
+            Reason::UpstreamUntrusted,
+        ] {
             assert_eq!(serde_json::to_value(reason).unwrap(), reason.code());
         }
     }

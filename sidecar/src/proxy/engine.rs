@@ -16,6 +16,7 @@ use pingora_core::upstreams::peer::HttpPeer;
 use pingora_error::{Error, ErrorType, Result};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+use understudy_policies::Request;
 
 use super::failure::failure;
 use super::page::Page;
@@ -82,7 +83,8 @@ impl Engine {
         exchange.entry(|entry| entry.host = Some(target.host.to_string()));
 
         let rights = container.rights();
-        let permit = decide(&rights.policy, &target.host, downstream.port).map_err(|denial| {
+        let asked = Request::new(&target.host, downstream.port, method.as_str(), target.path.as_str());
+        let permit = decide(&rights.policy, &asked).map_err(|denial| {
             exchange.entry(|entry| entry.rule = denial.rule);
             Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
         })?;

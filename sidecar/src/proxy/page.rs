@@ -93,7 +93,10 @@ fn sentence(reason: Reason) -> &'static str {
     match reason {
         Reason::HostNotAllowed => "refused by policy: no rule allows this host. Trying again will not help",
         Reason::PortNotAllowed => "refused by policy: this host is allowed, but not on this port",
-        Reason::DeniedByRule => "refused by policy: a rule denies this host. Trying again will not help",
+        Reason::MethodNotAllowed => "refused by policy: this host is allowed, but not with this method",
+        Reason::PathNotAllowed => "refused by policy: this host is allowed, but not this path or query",
+        Reason::PathAmbiguous => "refused: servers differ in how they read this path, and policy asks for it",
+        Reason::DeniedByRule => "refused by policy: a rule denies this request. Trying again will not help",
         Reason::PolicyFailed => "refused: the container's policy could not be loaded, so it allows nothing",
         Reason::AddressLiteral => {
             "refused: connect by a host name; addresses that were not looked up are not reachable"
