@@ -177,7 +177,10 @@ mod tests {
     fn an_open_policy_needs_the_users_own_word_and_is_noted() {
         let open = |own| given(Policy::parse("open", "open.toml", "open = true").unwrap(), &[], own);
         let refusal = open("").unwrap_err();
-        assert!(refusal.remedy.starts_with("write `policies.open = [\"open\"]` into ceiling.toml"), "{refusal}");
+        assert!(
+            refusal.remedy.starts_with("write `policies.open = [\"open\"]` into ceiling.toml"),
+            "{refusal}"
+        );
         assert!(open("policies.open = [\"other\"]").is_err());
         let terms = open("policies.open = [\"open\"]").unwrap();
         assert_eq!(terms.notes, ["policy `open` allows every public host"]);
