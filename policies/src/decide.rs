@@ -122,6 +122,12 @@ impl PolicySet {
         (any && !closed) || !self.open_ports(&about).is_empty()
     }
 
+    /// In the order of policies and files.
+    pub(crate) fn rules_about(&self, host: &HostName) -> impl Iterator<Item = &Rule> {
+        let rule = |(policy, rule): (usize, usize)| self.policies.get(policy)?.rules().get(rule);
+        self.index.about(host).into_iter().filter_map(rule)
+    }
+
     fn failed(&self) -> Option<Verdict> {
         self.policies.iter().find_map(|policy| {
             let unresolved = || policy.extends().first().map(|_| "what it extends was not put in");

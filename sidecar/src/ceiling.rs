@@ -30,9 +30,12 @@ pub fn apply(terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Re
     let rights = Rights { policy: Arc::clone(&terms.policy), grants: Arc::clone(&terms.grants) };
     let Rights { policy, grants } = limit(rights, &terms.harness, prepare, own)?;
     let mut notes = terms.notes;
-    let open = policy.policies().iter().filter(|policy| policy.is_open());
-    notes.extend(open.map(|open| format!("policy `{}` allows every public host", open.name())));
+    notes.extend(open(&policy).map(|name| format!("policy `{name}` allows every public host")));
     Ok(Terms { policy, grants, notes, ..terms })
+}
+
+fn open(policy: &PolicySet) -> impl Iterator<Item = &str> {
+    policy.policies().iter().filter(|policy| policy.is_open()).map(|policy| policy.name())
 }
 
 /// The same for the rights of a container that may run already.
@@ -50,15 +53,12 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
         })?;
         policies.extend(managed.denials().map(Arc::new));
     }
-    if let Some(open) = rights.policy.policies().iter().find(|policy| policy.is_open()) {
-        let name = open.name();
-        if !own.permits_open(name) {
-            // A compose file of a stranger's can name it, too.
-            return Err(Refusal::new(
-                format!("policy `{name}` allows every public host, which needs your word"),
-                format!("write `policies.open = [\"{name}\"]` into ceiling.toml, if that is what you want"),
-            ));
-        }
+    if let Some(open) = open(&rights.policy).find(|name| !own.permits_open(name)) {
+        // A compose file of a stranger's can name it, too.
+        return Err(Refusal::new(
+            format!("policy `{open}` allows every public host, which needs your word"),
+            format!("write `policies.open = [\"{open}\"]` into ceiling.toml, if that is what you want"),
+        ));
     }
     check(own, prepare, harness, &rights, "your own rule", |place| {
         format!("leave it out, or change {place}")
@@ -112,23 +112,23 @@ mod tests {
         }
     }
 
-    fn terms() -> Terms {
-        let asked = Policy::from_allow_annotation("evil.example, *.good.example").unwrap();
-        Terms {
+    fn given(policy: Policy, managed: &[&str], own: &str) -> Result<Terms, Refusal> {
+        let prepare = prepare(managed);
+        let terms = Terms {
             harness: "generic".to_owned(),
-            policy: Arc::new(PolicySet::combine(vec![Arc::new(asked)])),
+            policy: Arc::new(PolicySet::combine(vec![Arc::new(policy)])),
             grants: Arc::new(Grants::default()),
-            asked: crate::credentials::Asked::new(&prepare(&[]), "generic", Grants::default()),
+            asked: crate::credentials::Asked::new(&prepare, "generic", Grants::default()),
             env: Vec::new(),
             placement: Placement::default(),
             notes: Vec::new(),
-        }
+        };
+        apply(terms, &prepare, &Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap())
     }
 
     /// Of a container whose compose file asks for a host.
     fn started(managed: &[&str], own: &str) -> Result<Terms, Refusal> {
-        let own = Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap();
-        apply(terms(), &prepare(managed), &own)
+        given(Policy::from_allow_annotation("evil.example, *.good.example").unwrap(), managed, own)
     }
 
     #[test]
@@ -175,13 +175,7 @@ mod tests {
 
     #[test]
     fn an_open_policy_needs_the_users_own_word_and_is_noted() {
-        let open = |own: &str| {
-            let prepare = prepare(&[]);
-            let policy = Policy::parse("open", "open.toml", "open = true").unwrap();
-            let policy = Arc::new(PolicySet::combine(vec![Arc::new(policy)]));
-            let terms = Terms { policy, ..terms() };
-            apply(terms, &prepare, &Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap())
-        };
+        let open = |own| given(Policy::parse("open", "open.toml", "open = true").unwrap(), &[], own);
         let refusal = open("").unwrap_err();
         assert!(
             refusal.remedy.starts_with("write `policies.open = [\"open\"]` into ceiling.toml"),

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use understudy::config::Directories;
-use understudy::{check, secrets, serve, status};
+use understudy::{check, explain, policy_files, secrets, serve, status};
 use understudy_control::{Client, ControlDirectory, Reply, Request};
 
 /// Lets AI coding agents run unattended in Podman containers without giving them a real credential.
@@ -28,6 +28,11 @@ enum Command {
     Serve(ServeArguments),
     /// Read the whole configuration and say what is wrong with it, with file and line
     Check(Directories),
+    /// Say what policy makes of a request, by which rule, and what would change it; reads files only
+    Explain(explain::Arguments),
+    /// The policies that there are
+    #[command(subcommand)]
+    Policy(policy_files::Command),
     /// List containers, their policies, grants and counts
     Status {
         #[command(flatten)]
@@ -86,6 +91,8 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments.directories, Duration::from_secs(arguments.drain))
             .map(|()| ExitCode::SUCCESS),
         Command::Check(directories) => Ok(check::run(&directories)),
+        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Policy(command) => policy_files::run(&command),
         Command::Status { control, json } => print_status(&control, json),
         Command::Secrets(arguments) => print_secrets(&arguments),
         Command::Revoke { control, container } => {

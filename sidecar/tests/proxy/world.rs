@@ -212,7 +212,13 @@ fn grants_of(vault: &Vault) -> Grants {
 
 fn container(digit: char, port: u16, vault: &Vault) -> Arc<Container> {
     let allowed = format!("{HOST}:{port} {OTHER}:{port} {NOWHERE}:{port}");
-    let policy = PolicySet::combine(vec![Arc::new(Policy::from_allow_annotation(&allowed).unwrap())]);
+    let denied = format!(
+        "[[deny]]\nhost = {HOST:?}\nmethods = \"PATCH\"\n[[deny]]\nhost = {HOST:?}\npaths = \"/denied/**\""
+    );
+    let policy = PolicySet::combine(vec![
+        Arc::new(Policy::from_allow_annotation(&allowed).unwrap()),
+        Arc::new(Policy::parse("rules", "rules.toml", &denied).unwrap()),
+    ]);
     let names = SyntheticNames::default();
     for (name, address) in
         [(HOST, TO_HOST), (OTHER, TO_OTHER), (NOWHERE, TO_NOWHERE), (FORMERLY, TO_FORMERLY)]
