@@ -18,7 +18,7 @@ pub mod installation_key;
 pub mod known;
 pub mod ledger;
 pub mod loading;
-pub mod path_pattern;
+pub mod path_template;
 pub mod placement;
 pub mod report;
 pub mod rights;
