@@ -3,7 +3,8 @@
 //! `catalogue` knows the credentials of well-known services, `declaration` reads what the operator wrote, `source` where
 //! a value is, `loading` whether it can be used, `vault` holds the real values, `stand_in` derives what containers see
 //! instead, `grants` decides who gets what, `examine` decides on one request, with `placement` (where a credential may
-//! stand) and `finder` (where one does stand). `terms` puts together what a container that starts is given.
+//! stand), `slots` (where that is in a request), `scope` (with which methods and paths) and `finder` (where one does
+//! stand). `terms` puts together what a container that starts is given.
 
 pub mod catalogue;
 pub mod declaration;
@@ -17,10 +18,11 @@ pub mod known;
 pub mod loading;
 pub mod path_pattern;
 pub mod placement;
-mod rewrite;
 pub mod rights;
+pub mod scope;
 pub mod scrub;
 pub mod secret;
+mod slots;
 pub mod source;
 pub mod stand_in;
 pub mod terms;
@@ -30,8 +32,8 @@ pub mod vault;
 pub(crate) mod fixture;
 
 pub use catalogue::Catalogue;
-pub use declaration::{Declaration, GrantTo};
-pub use examine::{CredentialDenial, RequestHead, Swaps, examine};
+pub use declaration::{Declaration, Foreign, GrantTo};
+pub use examine::{CredentialDenial, RequestHead, SwappedPath, Swaps, examine};
 pub use grants::Grants;
 pub use installation_key::InstallationKey;
 pub use known::KnownStandIns;

@@ -31,6 +31,8 @@ pub enum Reason {
     DirectConnection,
     /// CONNECT, an absolute-form request for another host, or an upgrade that is not a WebSocket.
     ProxyRequest,
+    /// TRACE, or one that does the same.
+    TraceMethod,
     /// A limit on connections or names was reached.
     Overloaded,
     /// The operator revoked the container.
@@ -43,6 +45,8 @@ pub enum Reason {
     CredentialMisdirected,
     /// A stand-in at a host of its secret, in a place that its secret is not bound to.
     CredentialMisplaced,
+    /// A stand-in in its place, with a method or for a path that its secret is not for.
+    CredentialRestricted,
     /// A real credential in a request of the container.
     RealCredential,
     /// A stand-in over a connection that is not verified TLS.
@@ -78,12 +82,14 @@ impl Reason {
             Self::Timeout => "timeout",
             Self::DirectConnection => "direct-connection",
             Self::ProxyRequest => "proxy-request",
+            Self::TraceMethod => "trace-method",
             Self::Overloaded => "overloaded",
             Self::Revoked => "revoked",
             Self::ForeignCredential => "foreign-credential",
             Self::CredentialNotGranted => "credential-not-granted",
             Self::CredentialMisdirected => "credential-misdirected",
             Self::CredentialMisplaced => "credential-misplaced",
+            Self::CredentialRestricted => "credential-restricted",
             Self::RealCredential => "real-credential",
             Self::CredentialInClear => "credential-in-clear",
             Self::PrivateAddress => "private-address",

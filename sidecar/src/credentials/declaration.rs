@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use http::Method;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::value::Datetime;
@@ -11,7 +12,9 @@ use understudy_policies::document::{self, OneOrMany, position};
 use understudy_policies::{DocumentError, HostName, HostPattern};
 
 use super::expiry::Expiry;
+use super::path_pattern::PathPattern;
 use super::placement::{BasicHalf, Placement};
+use super::scope::Scope;
 use super::source::Source;
 use super::source::written::Written;
 
@@ -25,6 +28,10 @@ pub struct Declaration {
     pub hosts: Vec<HostPattern>,
     /// Where in a request it may stand; never empty.
     pub placements: Vec<Placement>,
+    /// With which methods and for which paths.
+    pub scope: Scope,
+    /// What becomes of other credentials at its hosts.
+    pub foreign: Foreign,
     pub grant_to: GrantTo,
     /// The variable that holds its stand-in where no login of the harness does.
     pub env: Option<String>,
@@ -33,6 +40,15 @@ pub struct Declaration {
     pub expires: Option<Expiry>,
     /// `secrets.toml:3`.
     pub place: String,
+}
+
+/// Whether a container may send credentials of its own to the hosts of a secret.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Foreign {
+    #[default]
+    Deny,
+    Allow,
 }
 
 /// Who may have it: a container of one of the harnesses or of one of the images.
@@ -67,6 +83,10 @@ struct Raw {
     cache: Option<Spanned<u64>>,
     hosts: Spanned<OneOrMany<String>>,
     placements: Option<Spanned<OneOrMany<String>>>,
+    methods: Option<Spanned<OneOrMany<String>>>,
+    paths: Option<Spanned<OneOrMany<String>>>,
+    #[serde(default)]
+    foreign: Foreign,
     grant_to: Spanned<RawGrantTo>,
     env: Option<Spanned<String>>,
     prefix: Option<Spanned<String>>,
@@ -118,6 +138,11 @@ impl Reader<'_> {
             source: written.source(at).map_err(|(at, message)| self.error(at, message))?,
             hosts: self.hosts(&raw.hosts)?,
             placements: self.placements(at, raw.kind, raw.placements.as_ref())?,
+            scope: Scope {
+                methods: raw.methods.map(|methods| self.methods(&methods)).transpose()?.unwrap_or_default(),
+                paths: raw.paths.map(|paths| self.paths(&paths)).transpose()?.unwrap_or_default(),
+            },
+            foreign: raw.foreign,
             grant_to: self.grant_to(&raw.grant_to)?,
             env: raw.env.map(|env| self.variable(env)).transpose()?,
             prefix: raw.prefix.map(|prefix| self.prefix(prefix)).transpose()?,
@@ -161,6 +186,28 @@ impl Reader<'_> {
             placement.parse().map_err(|error| self.error(at, format!("`placements`: {error}")))
         };
         written.get_ref().0.iter().map(parse).collect()
+    }
+
+    fn methods(&self, written: &Spanned<OneOrMany<String>>) -> Result<Vec<Method>, DocumentError> {
+        let at = written.span().start;
+        let method = |text: &String| {
+            let upper = (1..=20).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_uppercase());
+            let message = "`methods`: a method is a word in upper case, as \"GET\"";
+            text.parse().ok().filter(|_| upper).ok_or_else(|| self.error(at, message))
+        };
+        if written.get_ref().0.is_empty() {
+            return Err(self.error(at, "`methods` is empty, so the secret could never be used"));
+        }
+        written.get_ref().0.iter().map(method).collect()
+    }
+
+    fn paths(&self, written: &Spanned<OneOrMany<String>>) -> Result<Vec<PathPattern>, DocumentError> {
+        let at = written.span().start;
+        if written.get_ref().0.is_empty() {
+            return Err(self.error(at, "`paths` is empty, so the secret could never be used"));
+        }
+        let path = |text: &String| text.parse().map_err(|error| self.error(at, format!("`paths`: {error}")));
+        written.get_ref().0.iter().map(path).collect()
     }
 
     fn grant_to(&self, written: &Spanned<RawGrantTo>) -> Result<GrantTo, DocumentError> {
@@ -326,6 +373,15 @@ mod tests {
             ("file = \"/run/secrets/a\"", "command = \"op read x\"", "3:11: "),
             ("file = \"/run/secrets/a\"", "command = [\"op\"]\ntimeout = 0", "4:11: `timeout` must be 1 to"),
             ("file = \"/run/secrets/a\"", "command = [\"op\"]\ncache = 9999999", "4:9: `cache` must be 1 to"),
+            ("kind =", "methods = []\nkind =", "2:11: `methods` is empty"),
+            (
+                "kind =",
+                "methods = \"sk-live-0123456789abcdef\"\nkind =",
+                "2:11: `methods`: a method is a word",
+            ),
+            ("kind =", "paths = []\nkind =", "2:9: `paths` is empty"),
+            ("kind =", "paths = \"sk-live-0123456789abcdef\"\nkind =", "2:9: `paths`: a path starts with"),
+            ("kind =", "foreign = \"alow\"\nkind =", "2:11: unknown value; did you mean `allow`?"),
             ("grant-to = { harnesses = [\"claude-code\"] }", "", "1:1: missing field `grant-to`"),
             ("{ harnesses = [\"claude-code\"] }", "{}", "6:12: `grant-to` names nobody"),
             ("harnesses", "harneses", "6:14: unknown key `harneses`; did you mean `harnesses`?"),

@@ -1,20 +1,25 @@
 //! One request's head: what is to be swapped in it, or why it must not leave. Pure.
 //!
 //! The order is fixed: a real value anywhere ends it; then every stand-in must be granted, at a host of its secret, in
-//! a place of its secret, over verified TLS; then nothing else may look like a credential where secrets are bound.
-//! Only what is a stand-in is replaced, only where one may stand; nothing is ever added.
+//! a place of its secret, with a method and path of its secret, over verified TLS; then nothing else may look like a
+//! credential where secrets are bound. Only what is a stand-in is replaced, only where one may stand; nothing is ever
+//! added, and every other byte stays.
+
+mod swap;
 
 use std::fmt;
 
+use http::header::AUTHORIZATION;
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use understudy_policies::HostName;
 
 use super::foreign;
 use super::grants::Grants;
-use super::placement::Placement;
-use super::rewrite;
+use super::slots;
 use super::vault::{Secret, Vault};
 use crate::reason::Reason;
+use swap::Swapper;
 
 /// The head of a request as far as credentials can be in it.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +38,25 @@ pub struct RequestHead<'a> {
 pub struct Swaps {
     /// Header, which of its values (0 for the first), the new value (marked sensitive).
     pub headers: Vec<(HeaderName, usize, HeaderValue)>,
+    /// What goes upstream instead of the client's path and query.
+    pub path: Option<SwappedPath>,
     /// Names of the secrets that are swapped in, for the audit and the pool key; sorted, each once.
     pub secrets: Vec<String>,
+}
+
+/// Path and query with a real value in it. Does not print.
+pub struct SwappedPath(PathAndQuery);
+
+impl SwappedPath {
+    pub fn path_and_query(&self) -> &PathAndQuery {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SwappedPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SwappedPath(..)")
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,9 +73,26 @@ pub struct CredentialDenial {
 pub fn examine(vault: &Vault, grants: &Grants, head: RequestHead<'_>) -> Result<Swaps, CredentialDenial> {
     no_real_value(vault, &head)?;
     no_retired_stand_in(vault, &head)?;
-    let swaps = swaps(vault, grants, &head)?;
-    foreign::check(vault, &head, &swaps)?;
+    let (swaps, rests) = Swapper::new(vault, Judge { grants, head: &head }).run()?;
+    if vault.bound_to(head.host).next().is_some() {
+        unmistakable(vault, &head)?;
+        foreign::check(vault, &head, &rests)?;
+    }
     Ok(swaps)
+}
+
+/// What each part that was swapped holds beside its credentials.
+#[derive(Debug, Default)]
+pub(super) struct Rests {
+    headers: Vec<(HeaderName, usize, Vec<u8>)>,
+    pub(super) url: Option<Vec<u8>>,
+}
+
+impl Rests {
+    pub(super) fn header(&self, name: &HeaderName, index: usize) -> Option<&[u8]> {
+        let own = self.headers.iter().find(|(own, number, _)| own == name && *number == index);
+        own.map(|(_, _, rest)| rest.as_slice())
+    }
 }
 
 /// A part of the head, as messages name it.
@@ -116,7 +155,7 @@ fn no_retired_stand_in(vault: &Vault, head: &RequestHead<'_>) -> Result<(), Cred
     head.headers.iter().try_for_each(|(name, value)| check(Place::Header(name), value.as_bytes()))
 }
 
-/// Every part of the head where no credential may stand.
+/// Every part of the head that is not the value of a header.
 fn outside_values<'a>(head: &RequestHead<'a>) -> Vec<(Place<'a>, Vec<u8>)> {
     let mut parts = vec![
         (Place::Host, head.host.as_str().as_bytes().to_vec()),
@@ -127,66 +166,62 @@ fn outside_values<'a>(head: &RequestHead<'a>) -> Vec<(Place<'a>, Vec<u8>)> {
     parts
 }
 
-fn swaps(vault: &Vault, grants: &Grants, head: &RequestHead<'_>) -> Result<Swaps, CredentialDenial> {
-    let judge = Judge { grants, head };
-    for (place, text) in outside_values(head) {
-        if let Some(secret) = vault.stand_ins_in(&text).next() {
-            judge.placed(secret, None, place)?;
-        }
-    }
-    let mut swaps = Swaps::default();
-    for name in head.headers.keys() {
-        for (index, value) in head.headers.get_all(name).iter().enumerate() {
-            for secret in vault.stand_ins_in(value.as_bytes()) {
-                let placement = exact_placement(secret, name, value);
-                let placement = judge.placed(secret, placement, Place::Header(name))?;
-                let replaced = rewrite::replace(placement, name, value.as_bytes(), secret.value().expose())
-                    .ok_or_else(|| {
-                    judge.denial(Reason::CredentialMisplaced, secret, Place::Header(name))
-                })?;
-                swaps.headers.push((name.clone(), index, replaced));
-                swaps.secrets.push(secret.name().to_owned());
-            }
-        }
-    }
-    swaps.secrets.sort_unstable();
-    swaps.secrets.dedup();
-    Ok(swaps)
-}
-
-/// The placement of which the value is exactly this secret's stand-in, with nothing before, behind or around it.
-fn exact_placement<'s>(secret: &'s Secret, name: &HeaderName, value: &HeaderValue) -> Option<&'s Placement> {
-    let exact = |placement: &&Placement| {
-        rewrite::credential(placement, name, value.as_bytes()).is_some_and(|found| secret.answers_to(found))
+/// Refuses what could be one credential for us and another for the upstream.
+fn unmistakable(vault: &Vault, head: &RequestHead<'_>) -> Result<(), CredentialDenial> {
+    let malformed = |name: &HeaderName, remedy: &str| CredentialDenial {
+        reason: Reason::Malformed,
+        secret: None,
+        place: Place::Header(name).to_string(),
+        remedy: remedy.to_owned(),
     };
-    secret.declaration().placements.iter().find(exact)
+    let authorizations = head.headers.get_all(AUTHORIZATION).iter();
+    if authorizations.map(|value| slots::basic(value.as_bytes())).any(|basic| basic == Some(None)) {
+        let remedy = "after `Basic`, send the Base64 of `user:password` (RFC 7617)";
+        return Err(malformed(&AUTHORIZATION, remedy));
+    }
+    // Servers that hand headers on as variables (RFC 3875 section 4.1.18) read both in one.
+    let placed = |dashed: &str| {
+        let mut placements = vault.bound_to(head.host).flat_map(|declaration| &declaration.placements);
+        placements.any(|placement| placement.header().is_some_and(|header| header == dashed))
+    };
+    let twin = |name: &&HeaderName| name.as_str().contains('_') && placed(&name.as_str().replace('_', "-"));
+    match head.headers.keys().find(twin) {
+        Some(name) => Err(malformed(name, "write the header's name with `-`")),
+        None => Ok(()),
+    }
 }
 
+#[derive(Debug, Clone, Copy)]
 struct Judge<'a> {
     grants: &'a Grants,
     head: &'a RequestHead<'a>,
 }
 
 impl Judge<'_> {
-    /// The placement again, if the stand-in may be swapped there.
-    fn placed<'p>(
-        &self,
-        secret: &Secret,
-        placement: Option<&'p Placement>,
-        place: Place<'_>,
-    ) -> Result<&'p Placement, CredentialDenial> {
-        let reason = if !self.grants.contains(secret.name()) {
-            Reason::CredentialNotGranted
+    /// Whether this container may use the secret at this host at all.
+    fn may_use(&self, secret: &Secret) -> Result<(), Reason> {
+        if !self.grants.contains(secret.name()) {
+            Err(Reason::CredentialNotGranted)
         } else if !secret.declaration().is_bound_to(self.head.host) {
-            Reason::CredentialMisdirected
+            Err(Reason::CredentialMisdirected)
         } else {
-            match placement {
-                None => Reason::CredentialMisplaced,
-                Some(_) if !self.head.verified_tls => Reason::CredentialInClear,
-                Some(placement) => return Ok(placement),
-            }
-        };
-        Err(self.denial(reason, secret, place))
+            Ok(())
+        }
+    }
+
+    /// Whether a secret that stands in its place may leave with this request.
+    fn may_leave(&self, secret: &Secret, place: Place<'_>) -> Result<(), CredentialDenial> {
+        let declaration = secret.declaration();
+        if let Err(remedy) = declaration.scope.check(self.head.method, self.head.uri, self.head.headers) {
+            let name = secret.name();
+            let remedy = format!("secret `{name}` ({}): {remedy}", declaration.place);
+            let denial = self.denial(Reason::CredentialRestricted, secret, place);
+            return Err(CredentialDenial { remedy, ..denial });
+        }
+        if !self.head.verified_tls {
+            return Err(self.denial(Reason::CredentialInClear, secret, place));
+        }
+        Ok(())
     }
 
     fn denial(&self, reason: Reason, secret: &Secret, place: Place<'_>) -> CredentialDenial {
@@ -213,7 +248,7 @@ impl Judge<'_> {
     }
 }
 
-fn list<T: fmt::Display>(items: &[T]) -> String {
+pub(super) fn list<T: fmt::Display>(items: &[T]) -> String {
     items.iter().map(|item| format!("`{item}`")).collect::<Vec<_>>().join(", ")
 }
 

@@ -5,10 +5,11 @@ use http::HeaderName;
 use http::uri::PathAndQuery;
 use understudy_policies::HostName;
 
-use super::declaration::Declaration;
-use super::examine::{CredentialDenial, Place, RequestHead, Swaps};
+use super::declaration::{Declaration, Foreign};
+use super::examine::{CredentialDenial, Place, RequestHead, Rests};
 use super::finder::decoded_forms;
 use super::placement::Placement;
+use super::slots::Part;
 use super::stand_in::KNOWN_PREFIXES;
 use super::vault::Vault;
 use crate::reason::Reason;
@@ -39,10 +40,11 @@ fn shortest_rest(prefix: &str) -> usize {
     }
 }
 
-/// Refuses what looks like a credential and is not among `swaps`, if any secret is bound to the host: granted or
-/// not, usable or not.
-pub(super) fn check(vault: &Vault, head: &RequestHead<'_>, swaps: &Swaps) -> Result<(), CredentialDenial> {
-    let bound: Vec<&Declaration> = vault.bound_to(head.host).collect();
+/// Refuses what looks like a credential and was not swapped, if a secret is bound to the host that does not let it:
+/// granted or not, usable or not. `rests` is what stands beside what was swapped.
+pub(super) fn check(vault: &Vault, head: &RequestHead<'_>, rests: &Rests) -> Result<(), CredentialDenial> {
+    let bound: Vec<&Declaration> =
+        vault.bound_to(head.host).filter(|declaration| declaration.foreign == Foreign::Deny).collect();
     if bound.is_empty() {
         return Ok(());
     }
@@ -56,19 +58,39 @@ pub(super) fn check(vault: &Vault, head: &RequestHead<'_>, swaps: &Swaps) -> Res
     for name in head.headers.keys() {
         let for_credentials = placed.contains(&name) || CREDENTIAL_HEADERS.contains(&name.as_str());
         for (index, value) in head.headers.get_all(name).iter().enumerate() {
-            let swapped = swaps.headers.iter().any(|(n, i, _)| n == name && *i == index);
-            let empty = value.as_bytes().trim_ascii().is_empty();
-            if !swapped && !empty && (for_credentials || holds_credential(value.as_bytes(), &prefixes)) {
+            let rest = rests.header(name, index);
+            let text = rest.unwrap_or(value.as_bytes());
+            let empty = text.trim_ascii().is_empty();
+            let unswapped = rest.is_none() && !empty && for_credentials;
+            let part = Part::header(name, value.as_bytes());
+            if unswapped || holds_credential(text, &prefixes) || holds_another(vault, &bound, &part) {
                 return Err(denial(head.host, Place::Header(name)));
             }
         }
     }
     // Some services take a credential as a segment of the path.
     let url = head.uri.path_and_query().map_or("", PathAndQuery::as_str);
-    if holds_credential(url.as_bytes(), &prefixes) {
+    let text = rests.url.as_deref().unwrap_or(url.as_bytes());
+    if holds_credential(text, &prefixes) || holds_another(vault, &bound, &Part::url(url)) {
         return Err(denial(head.host, Place::Url));
     }
     Ok(())
+}
+
+/// Whether something other than a stand-in stands where a placement at this host means a credential to stand.
+fn holds_another(vault: &Vault, bound: &[&Declaration], part: &Part<'_>) -> bool {
+    let says_what_it_is = |placement: &&Placement| match placement {
+        // Its other half is a user name, or nothing. What is in no half swapped, `for_credentials` says.
+        Placement::Basic(_) => false,
+        // Without a prefix, every item would be one.
+        Placement::WebSocketProtocol { prefix } => !prefix.is_empty(),
+        _ => true,
+    };
+    let placements = bound.iter().flat_map(|declaration| &declaration.placements).filter(says_what_it_is);
+    placements.flat_map(|placement| part.slots(placement)).any(|slot| {
+        let value = slot.value(part.inner());
+        !value.is_empty() && !std::str::from_utf8(&value).is_ok_and(|text| vault.is_stand_in(text))
+    })
 }
 
 fn denial(host: &HostName, place: Place<'_>) -> CredentialDenial {

@@ -227,7 +227,7 @@ impl ProxyHttp for Engine {
         let Some(plan) = &exchange.plan else {
             return Error::e_explain(ErrorType::InternalError, "request without a plan");
         };
-        headers::normalise(request, &plan.target)?;
+        headers::normalise(request, &plan.target, &plan.swaps)?;
         headers::swap(request, &session.req_header().headers, &plan.swaps)?;
         if request.version == Version::HTTP_2 && request.remove_header(&http::header::EXPECT).is_some() {
             // pingora's HTTP/2 client never passes a 100 on, and the container would wait for it.

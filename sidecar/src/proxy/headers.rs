@@ -4,17 +4,20 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Uri, Version};
 use pingora_error::{ErrorType, OrErr, Result};
 use pingora_http::{RequestHeader, ResponseHeader};
+use zeroize::Zeroizing;
 
 use super::request::Target;
-use crate::credentials::Swaps;
+use crate::credentials::{SwappedPath, Swaps};
 
-/// Origin-form and one Host, whatever form the client chose (RFC 9112 section 3.2.2 asks this of gateways).
-pub(super) fn normalise(request: &mut RequestHeader, target: &Target) -> Result<()> {
+/// Origin-form and one Host, whatever form the client chose (RFC 9112 section 3.2.2 asks this of gateways), with the
+/// swapped path if there is one.
+pub(super) fn normalise(request: &mut RequestHeader, target: &Target, swaps: &Swaps) -> Result<()> {
+    let path = swaps.path.as_ref().map_or(&target.path, SwappedPath::path_and_query);
     let uri = if request.version == Version::HTTP_2 && request.uri.authority().is_some() {
         let builder = Uri::builder().scheme(target.scheme.clone()).authority(target.authority.as_str());
-        builder.path_and_query(target.path.clone()).build()
+        builder.path_and_query(path.clone()).build()
     } else {
-        Uri::builder().path_and_query(target.path.clone()).build()
+        Uri::builder().path_and_query(path.clone()).build()
     };
     let uri = uri.or_err(ErrorType::InvalidHTTPHeader, "target that cannot be written in origin-form")?;
     request.set_uri(uri);
@@ -48,7 +51,33 @@ pub(super) fn swap(request: &mut RequestHeader, downstream: &HeaderMap, swaps: &
             request.append_header(name.clone(), value)?;
         }
     }
+    if !swaps.secrets.is_empty() {
+        // In a part of an answer, part of a value could come back, which no search finds.
+        for name in RANGES {
+            request.remove_header(name);
+        }
+    }
+    if request.version != Version::HTTP_2 {
+        join_cookies(request)?;
+    }
     Ok(())
+}
+
+/// `request-range` is a spelling of Netscape's that some servers still read.
+const RANGES: [&str; 3] = ["range", "if-range", "request-range"];
+
+/// HTTP/2 clients may send each cookie on its own, HTTP/1.1 upstreams read one header (RFC 9113 section 8.2.3).
+fn join_cookies(request: &mut RequestHeader) -> Result<()> {
+    let cookies: Vec<&[u8]> =
+        request.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if cookies.len() < 2 {
+        return Ok(());
+    }
+    let joined = Zeroizing::new(cookies.join(b"; ".as_slice()));
+    let mut joined = HeaderValue::from_bytes(&joined)
+        .or_err(ErrorType::InvalidHTTPHeader, "cookies that cannot be sent as one header")?;
+    joined.set_sensitive(true);
+    request.insert_header(header::COOKIE, joined)
 }
 
 /// Takes out what would lead the client around the sidecar (RFC 7838), or what speaks of a proxy.
@@ -80,7 +109,11 @@ mod tests {
 
     fn swaps(index: usize) -> Swaps {
         let value = HeaderValue::from_static("Bearer real");
-        Swaps { headers: vec![(header::AUTHORIZATION, index, value)], secrets: vec!["key".to_owned()] }
+        Swaps {
+            headers: vec![(header::AUTHORIZATION, index, value)],
+            secrets: vec!["key".to_owned()],
+            ..Swaps::default()
+        }
     }
 
     #[test]
@@ -89,7 +122,7 @@ mod tests {
         request.insert_header("Host", "API.example.com.").unwrap();
         request.insert_header("Proxy-Authorization", "Basic eA==").unwrap();
         request.insert_header("Proxy-Connection", "close").unwrap();
-        normalise(&mut request, &target()).unwrap();
+        normalise(&mut request, &target(), &Swaps::default()).unwrap();
         assert_eq!(request.raw_path(), b"/a?b");
         assert_eq!(request.headers.get("host").unwrap(), "api.example.com");
         assert_eq!(request.headers.len(), 1);
@@ -100,7 +133,7 @@ mod tests {
         let mut request = RequestHeader::build("GET", b"/", None).unwrap();
         request.set_version(Version::HTTP_2);
         request.set_uri(Uri::from_static("gopher://api.example.com/a?b"));
-        normalise(&mut request, &target()).unwrap();
+        normalise(&mut request, &target(), &Swaps::default()).unwrap();
         assert_eq!(request.uri, Uri::from_static("https://api.example.com/a?b"));
     }
 
@@ -115,6 +148,34 @@ mod tests {
         assert_eq!(values, ["Bearer other", "Bearer real"]);
         assert!(values[1].is_sensitive());
         assert!(swap(&mut request, &downstream, &swaps(2)).is_err());
+    }
+
+    #[test]
+    fn a_range_is_not_asked_for_beside_a_swap() {
+        for (swaps, left) in [(swaps(0), 0), (Swaps::default(), 3)] {
+            let mut downstream = HeaderMap::new();
+            downstream.append(header::AUTHORIZATION, HeaderValue::from_static("Bearer stand-in"));
+            let mut request = RequestHeader::build("GET", b"/", None).unwrap();
+            for name in RANGES {
+                request.insert_header(name, "bytes=0-1").unwrap();
+            }
+            swap(&mut request, &downstream, &swaps).unwrap();
+            assert_eq!(RANGES.iter().filter(|name| request.headers.contains_key(**name)).count(), left);
+        }
+    }
+
+    #[test]
+    fn cookies_are_one_header_for_http1() {
+        for (version, expected) in
+            [(Version::HTTP_11, vec!["a=1; b=2"]), (Version::HTTP_2, vec!["a=1", "b=2"])]
+        {
+            let mut request = RequestHeader::build("GET", b"/", None).unwrap();
+            request.set_version(version);
+            request.append_header("cookie", "a=1").unwrap();
+            request.append_header("cookie", "b=2").unwrap();
+            swap(&mut request, &HeaderMap::new(), &Swaps::default()).unwrap();
+            assert_eq!(request.headers.get_all("cookie").iter().collect::<Vec<_>>(), expected);
+        }
     }
 
     #[test]

@@ -108,6 +108,7 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::ProxyRequest => {
             "refused: no proxy is needed or offered here, and only WebSockets can be upgraded to"
         }
+        Reason::TraceMethod => "refused: TRACE echoes the request, credentials and all",
         Reason::Overloaded => "refused: too many at once from this container; try again later",
         Reason::Revoked => "refused: the operator has revoked this container",
         Reason::ForeignCredential => {
@@ -119,6 +120,9 @@ fn sentence(reason: Reason) -> &'static str {
         }
         Reason::CredentialMisplaced => {
             "refused: a stand-in in a place of the request that its secret is not for"
+        }
+        Reason::CredentialRestricted => {
+            "refused: a stand-in with a method or for a path that its secret is not for"
         }
         Reason::RealCredential => "refused: the request holds a real credential",
         Reason::CredentialInClear => "refused: a stand-in over a connection without TLS",

@@ -37,6 +37,9 @@ pub(super) enum Upgrade {
     Ignored,
 }
 
+/// TRACK is a TRACE of some servers' own.
+const ECHOING: [&str; 2] = ["TRACE", "TRACK"];
+
 /// The target as the client wrote it. pingora's own parse leaves scheme and authority of an HTTP/1.1 absolute-form or
 /// authority-form target out of the URI, and replaces bytes that are not UTF-8: such a target is none.
 pub(super) fn written(request: &RequestHeader) -> Option<Uri> {
@@ -56,6 +59,10 @@ pub(super) fn target(identity: &Identity, tls: bool, port: u16, head: Head<'_>) 
 
     if head.method == Method::CONNECT {
         return Err(refused(Reason::ProxyRequest));
+    }
+    // They echo what they got, the real credential too (RFC 9110 section 9.3.8).
+    if ECHOING.iter().any(|method| head.method.as_str().eq_ignore_ascii_case(method)) {
+        return Err(refused(Reason::TraceMethod));
     }
     if let Standing::Refused(reason) = identity.standing {
         return Err(refused(reason));

@@ -7,6 +7,7 @@
 mod audit;
 mod client;
 mod hostile;
+mod placements;
 mod pool;
 mod raw;
 mod refusals;

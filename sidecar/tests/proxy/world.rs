@@ -43,6 +43,8 @@ pub(crate) const STAND_IN: &str = "sk-ILeWDjJLCffBg30w95z";
 pub(crate) const REAL: &str = "sk-test-the-real-one-1";
 
 /// `secrets.toml`.
+/// Of secret `provider`, unless a test says otherwise.
+pub(crate) const BEARER: &str = "kind = \"bearer\"";
 pub(crate) const SECRET: &str = "[provider]\nkind = \"bearer\"\nfile = \"/run/secrets/provider\"\n\
     hosts = [\"api.example.com\"]\ngrant-to = { harnesses = [\"generic\"] }\n";
 
@@ -66,6 +68,8 @@ pub(crate) struct Options {
     pub(crate) workers: Vec<Handle>,
     /// Addresses of the upstream's host, in the order to be tried.
     pub(crate) addresses: Vec<IpAddr>,
+    /// Kind, placements and what else is declared of secret `provider`.
+    pub(crate) provider: &'static str,
 }
 
 impl Default for Options {
@@ -76,6 +80,7 @@ impl Default for Options {
             limits: Limits::default(),
             workers: Vec::new(),
             addresses: vec![[127, 0, 0, 1].into()],
+            provider: BEARER,
         }
     }
 }
@@ -109,7 +114,7 @@ impl World {
         // Whatever is not pinned is asked for at a port where nobody listens.
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
         let resolver = Resolver::new(pins, &[nobody], SyntheticRange::default()).unwrap();
-        let vault = Current::from(vault(REAL, SECRET));
+        let vault = Current::from(vault(REAL, &SECRET.replace(BEARER, options.provider)));
         let gateway = Gateway::new(GatewayParts {
             authority,
             roots_file,

@@ -85,7 +85,7 @@ fn a_scheme_stays_as_it_was_spelled() {
     for (sent, leaves) in [
         ("Bearer {token}", format!("Bearer {TOKEN}")),
         ("bearer {token}", format!("bearer {TOKEN}")),
-        ("BEARER  {token} ", format!("BEARER  {TOKEN}")),
+        ("BEARER  {token} ", format!("BEARER  {TOKEN} ")),
     ] {
         let swaps = setup.examine("https://api.example.com/", &[("authorization", sent)], true).unwrap();
         assert_eq!(swaps.headers[0].2.to_str().unwrap(), leaves, "{sent:?}");
@@ -93,16 +93,18 @@ fn a_scheme_stays_as_it_was_spelled() {
 }
 
 #[test]
-fn one_secret_can_stand_in_two_headers_and_each_repeated_value_counts() {
+fn one_secret_can_stand_in_two_headers_and_in_each_once() {
     let setup = setup();
     let both = [("x-token", "{theme}"), ("authorization", "{theme}")];
     let swaps = setup.examine("https://shop.example/", &both, true).unwrap();
     assert_eq!((swaps.headers.len(), swaps.secrets.as_slice()), (2, ["theme".to_owned()].as_slice()));
-    let repeated = [("x-token", "{theme}"), ("x-token", "{theme}")];
-    let swaps = setup.examine("https://shop.example/", &repeated, true).unwrap();
-    assert_eq!(swaps.headers.iter().map(|(_, index, _)| *index).collect::<Vec<_>>(), [0, 1]);
-    let foreign = [("x-token", "{theme}"), ("x-token", "mine")];
-    assert_eq!(setup.reason("https://shop.example/", &foreign), Some(Reason::ForeignCredential));
+    for other in ["{theme}", "mine", ""] {
+        for repeated in
+            [[("x-token", "{theme}"), ("x-token", other)], [("x-token", other), ("x-token", "{theme}")]]
+        {
+            assert_eq!(setup.reason("https://shop.example/", &repeated), Some(Reason::Malformed), "{other}");
+        }
+    }
 }
 
 #[test]
