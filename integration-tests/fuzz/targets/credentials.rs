@@ -3,6 +3,8 @@
 
 use std::sync::LazyLock;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use libfuzzer_sys::fuzz_target;
 use understudy::credentials::{Grants, InstallationKey, RequestHead, Vault, declaration, examine, grants};
@@ -16,9 +18,14 @@ const SECRETS: &str = r#"
 kind = "api-key"
 file = "/run/secrets/provider"
 hosts = ["api.example.com"]
-placements = ["header x-api-key"]
+placements = [
+    "header x-api-key", "header x-token-bin", "header authorization Bearer", "basic user", "basic password",
+    "cookie sid", "query key", "path /bot{}/**", "websocket-protocol key.",
+]
 grant-to = { harnesses = ["generic"] }
 "#;
+const HEADERS: [&str; 6] =
+    ["x-api-key", "x-token-bin", "authorization", "cookie", "sec-websocket-protocol", "x-other"];
 
 struct Stand {
     vault: Vault,
@@ -39,21 +46,26 @@ static STAND: LazyLock<Option<Stand>> = LazyLock::new(|| {
     Some(Stand { vault, grants, stand_in, hosts })
 });
 
-fuzz_target!(|input: (bool, bool, Vec<(String, Vec<u8>)>, String)| {
+fuzz_target!(|input: (bool, bool, Vec<(u8, bool, Vec<u8>)>, String)| {
     let Some(stand) = STAND.as_ref() else { panic!("the stand is broken") };
     let (bound, verified_tls, raw, path) = input;
     // The fuzzer cannot guess 50 characters: these stand for them.
-    let fill = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace("\u{1}", REAL).replace("\u{2}", &stand.stand_in);
+    let fill = |bytes: &[u8]| {
+        String::from_utf8_lossy(bytes).replace('\u{1}', REAL).replace('\u{2}', &stand.stand_in)
+    };
     let Ok(uri) = format!("/{}", fill(path.as_bytes())).parse::<Uri>() else { return };
     let mut headers = HeaderMap::new();
-    for (name, value) in &raw {
-        let name = if name == "k" { "x-api-key" } else { name };
-        let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(fill(value).as_bytes()))
-        else {
-            continue;
+    for (number, encoded, value) in &raw {
+        let name = HeaderName::from_static(HEADERS[usize::from(*number) % HEADERS.len()]);
+        let value = if *encoded {
+            let scheme = if name == "authorization" { "Basic " } else { "" };
+            format!("{scheme}{}", BASE64_STANDARD.encode(fill(value)))
+        } else {
+            fill(value)
         };
-        headers.append(name, value);
+        if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+            headers.append(name, value);
+        }
     }
     let host = &stand.hosts[usize::from(!bound)];
     let method = Method::GET;
@@ -65,9 +77,26 @@ fuzz_target!(|input: (bool, bool, Vec<(String, Vec<u8>)>, String)| {
     match examine(&stand.vault, &stand.grants, head) {
         Ok(swaps) => {
             assert!(!contains(REAL), "a real value passed");
-            let swapped = headers.get_all("x-api-key").iter().filter(|v| v.as_bytes() == stand.stand_in.as_bytes()).count();
-            assert_eq!(swaps.headers.len(), swapped, "a stand-in passed unswapped, or something else was swapped");
-            assert!(swaps.headers.is_empty() || (bound && verified_tls));
+            let swapped = !swaps.headers.is_empty() || swaps.path.is_some();
+            assert!(!swapped || (bound && verified_tls));
+            assert_eq!(swapped, !swaps.secrets.is_empty());
+            // What leaves holds no stand-in, in any form that the search knows.
+            let url =
+                swaps.path.as_ref().map_or_else(|| uri.to_string(), |path| path.path_and_query().to_string());
+            assert!(
+                stand.vault.stand_ins_in(url.as_bytes()).next().is_none(),
+                "a stand-in leaves in the URL"
+            );
+            for name in headers.keys() {
+                for (index, value) in headers.get_all(name).iter().enumerate() {
+                    let other = swaps.headers.iter().find(|(n, i, _)| n == name && *i == index);
+                    let value = other.map_or(value, |(_, _, value)| value);
+                    assert!(
+                        stand.vault.stand_ins_in(value.as_bytes()).next().is_none(),
+                        "a stand-in leaves in {name}"
+                    );
+                }
+            }
         }
         Err(denial) => assert!(!format!("{denial:?}").contains(REAL)),
     }
