@@ -8,6 +8,7 @@ mod failure;
 mod gateway;
 mod h2_limits;
 mod headers;
+mod held_body;
 mod page;
 mod pool_key;
 mod record;
@@ -16,4 +17,5 @@ mod stream;
 
 pub use downstream::Downstream;
 pub use gateway::{Gateway, GatewayError, GatewayParts, Limits};
+pub(crate) use held_body::HELD_AT_ONCE;
 pub use stream::{Conn, Replay};

@@ -47,6 +47,10 @@ pub enum Reason {
     CredentialMisplaced,
     /// A stand-in in its place, with a method or for a path that its secret is not for.
     CredentialRestricted,
+    /// A body that has a field for a credential, and is too large to be read before it is sent.
+    BodyTooLarge,
+    /// Such a body that is compressed.
+    BodyEncoded,
     /// A real credential in a request of the container.
     RealCredential,
     /// A stand-in over a connection that is not verified TLS.
@@ -90,6 +94,8 @@ impl Reason {
             Self::CredentialMisdirected => "credential-misdirected",
             Self::CredentialMisplaced => "credential-misplaced",
             Self::CredentialRestricted => "credential-restricted",
+            Self::BodyTooLarge => "body-too-large",
+            Self::BodyEncoded => "body-encoded",
             Self::RealCredential => "real-credential",
             Self::CredentialInClear => "credential-in-clear",
             Self::PrivateAddress => "private-address",
@@ -107,6 +113,8 @@ impl Reason {
             Self::Malformed | Self::NameMissing | Self::HandshakeFailed => 400,
             Self::NameMismatch => 421,
             Self::Timeout => 408,
+            Self::BodyTooLarge => 413,
+            Self::BodyEncoded => 415,
             Self::Overloaded => 429,
             Self::NameNotFound | Self::UpstreamFailed | Self::UpstreamUntrusted => 502,
             Self::UpstreamTimeout => 504,

@@ -16,6 +16,7 @@ use understudy_policies::HostName;
 
 use super::foreign;
 use super::grants::Grants;
+use super::placement::Placement;
 use super::slots;
 use super::vault::{Secret, Vault};
 use crate::reason::Reason;
@@ -42,6 +43,15 @@ pub struct Swaps {
     pub path: Option<SwappedPath>,
     /// Names of the secrets that are swapped in, for the audit and the pool key; sorted, each once.
     pub secrets: Vec<String>,
+}
+
+impl Swaps {
+    /// Adds the names of secrets that are swapped in elsewhere in the request.
+    pub fn add(&mut self, secrets: Vec<String>) {
+        self.secrets.extend(secrets);
+        self.secrets.sort_unstable();
+        self.secrets.dedup();
+    }
 }
 
 /// Path and query with a real value in it. Does not print.
@@ -104,6 +114,8 @@ pub(super) enum Place<'a> {
     /// Not quoted: it may be what must not be repeated.
     HeaderName,
     Header(&'a HeaderName),
+    Body(&'a Placement),
+    AnyBody,
 }
 
 impl fmt::Display for Place<'_> {
@@ -114,6 +126,8 @@ impl fmt::Display for Place<'_> {
             Self::Host => f.write_str("host name"),
             Self::HeaderName => f.write_str("the name of a header"),
             Self::Header(name) => write!(f, "header {name}"),
+            Self::Body(placement) => write!(f, "`{placement}`"),
+            Self::AnyBody => f.write_str("body"),
         }
     }
 }
@@ -192,14 +206,14 @@ fn unmistakable(vault: &Vault, head: &RequestHead<'_>) -> Result<(), CredentialD
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Judge<'a> {
-    grants: &'a Grants,
-    head: &'a RequestHead<'a>,
+pub(super) struct Judge<'a> {
+    pub(super) grants: &'a Grants,
+    pub(super) head: &'a RequestHead<'a>,
 }
 
 impl Judge<'_> {
     /// Whether this container may use the secret at this host at all.
-    fn may_use(&self, secret: &Secret) -> Result<(), Reason> {
+    pub(super) fn may_use(&self, secret: &Secret) -> Result<(), Reason> {
         if !self.grants.contains(secret.name()) {
             Err(Reason::CredentialNotGranted)
         } else if !secret.declaration().is_bound_to(self.head.host) {
@@ -210,7 +224,7 @@ impl Judge<'_> {
     }
 
     /// Whether a secret that stands in its place may leave with this request.
-    fn may_leave(&self, secret: &Secret, place: Place<'_>) -> Result<(), CredentialDenial> {
+    pub(super) fn may_leave(&self, secret: &Secret, place: Place<'_>) -> Result<(), CredentialDenial> {
         let declaration = secret.declaration();
         if let Err(remedy) = declaration.scope.check(self.head.method, self.head.uri, self.head.headers) {
             let name = secret.name();
@@ -224,7 +238,7 @@ impl Judge<'_> {
         Ok(())
     }
 
-    fn denial(&self, reason: Reason, secret: &Secret, place: Place<'_>) -> CredentialDenial {
+    pub(super) fn denial(&self, reason: Reason, secret: &Secret, place: Place<'_>) -> CredentialDenial {
         let (name, host, declaration) = (secret.name(), self.head.host, secret.declaration());
         let remedy = match reason {
             Reason::CredentialNotGranted => {

@@ -124,6 +124,10 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::CredentialRestricted => {
             "refused: a stand-in with a method or for a path that its secret is not for"
         }
+        Reason::BodyTooLarge => {
+            "refused: a body with a field for a credential is read whole, and this one is too large"
+        }
+        Reason::BodyEncoded => "refused: a body with a field for a credential must not be compressed",
         Reason::RealCredential => "refused: the request holds a real credential",
         Reason::CredentialInClear => "refused: a stand-in over a connection without TLS",
         Reason::PrivateAddress => "refused: this name leads to a private or otherwise special address",

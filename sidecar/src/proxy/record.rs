@@ -8,6 +8,7 @@ use super::Downstream;
 use super::dial::Dialer;
 use super::downstream::InFlight;
 use super::failure::Failure;
+use super::held_body::HeldBody;
 use super::page::Page;
 use super::pool_key::PoolKey;
 use super::request::{Target, Upgrade};
@@ -45,6 +46,7 @@ pub(super) struct Plan {
     pub(super) target: Target,
     pub(super) upstream: Upstream,
     pub(super) swaps: Swaps,
+    pub(super) body: Option<HeldBody>,
     pub(super) key: Option<PoolKey>,
 }
 
@@ -99,13 +101,13 @@ impl Exchange {
         page
     }
 
-    pub(super) fn allow(&mut self, target: Target, upstream: Upstream, swaps: Swaps) {
+    pub(super) fn allow(&mut self, target: Target, upstream: Upstream, swaps: Swaps, body: Option<HeldBody>) {
         if let Some(accepted) = &mut self.accepted {
             accepted.entry.decision = Decision::Allowed;
             accepted.entry.rule = Some(upstream.permit().rule().to_owned());
             accepted.entry.secrets = swaps.secrets.clone();
         }
-        self.plan = Some(Plan { target, upstream, swaps, key: None });
+        self.plan = Some(Plan { target, upstream, swaps, body, key: None });
     }
 
     /// The dialler of the next try. `None` when all addresses were tried, or nothing was allowed.

@@ -1,0 +1,209 @@
+//! Fields of bodies: what the upstream gets is what a direct client would have sent, whole and with its length, or nothing.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body, Frame};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::client::{self, Client, H1, H2, Sent, full, whole};
+use crate::upstream::{Protocols, digest};
+use crate::world::{HOST, Options, REAL, STAND_IN, TO_HOST, World};
+
+const PROVIDER: &str =
+    "kind = \"api-key\"\nplacements = [\"form /upload secret\", \"json /upload /auth/key\"]";
+const FORM: &str = "application/x-www-form-urlencoded";
+const JSON: &str = "application/json";
+
+async fn world(protocols: Protocols) -> World {
+    World::with(Options { protocols, provider: PROVIDER, ..Options::default() }).await
+}
+
+/// A body that does not tell its length.
+fn unsized_body(text: String) -> Sent {
+    struct Unsized(Full<Bytes>);
+    impl Body for Unsized {
+        type Data = Bytes;
+        type Error = Infallible;
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Pin::new(&mut self.0).poll_frame(context)
+        }
+    }
+    Box::pin(Unsized(Full::new(text.into())))
+}
+
+async fn send(world: &World, alpn: &[&[u8]], kind: &str, body: Sent) -> (http::response::Parts, Bytes) {
+    let mut client = Client::new(world, alpn).await;
+    let request = client.request("/upload").method("POST").header("content-type", kind);
+    let answer = client.send(request.body(body).unwrap());
+    let answer = tokio::time::timeout(Duration::from_secs(20), answer).await.expect("an answer in time");
+    whole(answer.unwrap()).await
+}
+
+#[tokio::test]
+async fn a_field_is_swapped_over_every_pair_of_versions_with_and_without_a_length() {
+    let escaped = STAND_IN.replace('I', "%49");
+    let padding = "x".repeat(40_000);
+    for (kind, sent, left) in [
+        (FORM, format!("a=%20&secret={escaped}&b={padding}"), format!("a=%20&secret={REAL}&b={padding}")),
+        (
+            JSON,
+            format!(
+                "{{\"auth\": {{\"key\":\"{}\"}} , \"b\":\"{padding}\"}}",
+                STAND_IN.replace('I', "\\u0049")
+            ),
+            format!("{{\"auth\": {{\"key\":\"{REAL}\"}} , \"b\":\"{padding}\"}}"),
+        ),
+    ] {
+        for alpn in [H1, H2] {
+            for protocols in [Protocols::Http1, Protocols::Http2] {
+                for known in [true, false] {
+                    let world = world(protocols).await;
+                    let body = if known { full(sent.clone()) } else { unsized_body(sent.clone()) };
+                    let (head, answer) = send(&world, alpn, kind, body).await;
+                    assert_eq!(head.status, 200, "{answer:?}");
+                    assert_eq!(answer, digest(left.as_bytes()), "{kind} {alpn:?} {protocols:?} {known}");
+                    let seen = world.upstream.last();
+                    let length = seen.headers.get("content-length").map(|value| value.to_str().unwrap());
+                    assert_eq!(length, known.then_some(left.len().to_string().as_str()));
+                    let line = world.only_line().await;
+                    assert_eq!(line["secrets"], serde_json::json!(["provider"]));
+                    assert_eq!(line["bytes-up"], left.len());
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_large_body_with_a_length_is_swapped_whole() {
+    for length in [65_000, 65_536, 65_600, 700_000, 1 << 20] {
+        for alpn in [H1, H2] {
+            let world = world(Protocols::Both).await;
+            let padding = "y".repeat(length - format!("secret={STAND_IN}&b=").len());
+            let body = format!("secret={STAND_IN}&b={padding}");
+            assert_eq!(body.len(), length);
+            let (head, answer) = send(&world, alpn, FORM, full(body)).await;
+            assert_eq!(head.status, 200, "{length} {answer:?}");
+            assert_eq!(answer, digest(format!("secret={REAL}&b={padding}").as_bytes()), "{length} {alpn:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_before_anything_is_sent() {
+    let body = |length: usize| format!("secret={STAND_IN}&b={}", "z".repeat(length));
+    for (body, said) in [
+        (full(body(1 << 20)), "it may have 1 MiB"),
+        (unsized_body(body(1 << 16)), "it may have 64 KiB without a Content-Length"),
+    ] {
+        let world = world(Protocols::Both).await;
+        let (head, answer) = send(&world, H1, FORM, body).await;
+        let answer = String::from_utf8_lossy(&answer);
+        assert_eq!(
+            (head.status.as_u16(), head.headers["x-understudy-reason"].as_bytes()),
+            (413, &b"body-too-large"[..])
+        );
+        assert!(answer.contains(said), "{answer}");
+        assert_eq!(world.upstream.connections(), 0);
+    }
+    let world = world(Protocols::Both).await;
+    let (head, _) = send(&world, H2, FORM, unsized_body(body(1 << 16))).await;
+    assert_eq!(head.status, 413);
+    assert_eq!(world.upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_body_that_cannot_be_told_is_refused() {
+    let deep = format!("{{\"auth\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
+    for (kind, body, status, reason) in [
+        (FORM, format!("secret={STAND_IN}&secret=theirs"), 400, "malformed"),
+        (FORM, format!("secret={STAND_IN}&a=%"), 400, "malformed"),
+        (FORM, "secret=theirs".to_owned(), 403, "foreign-credential"),
+        (FORM, format!("a={REAL}"), 403, "real-credential"),
+        (JSON, "{\"auth\":".to_owned(), 400, "malformed"),
+        (JSON, deep, 400, "malformed"),
+        (JSON, format!("{{\"auth\":{{\"key\":\"{STAND_IN}\",\"key\":\"x\"}}}}"), 400, "malformed"),
+    ] {
+        for alpn in [H1, H2] {
+            let world = world(Protocols::Both).await;
+            let (head, answer) = send(&world, alpn, kind, full(body.clone())).await;
+            assert_eq!(head.status.as_u16(), status, "{answer:?}");
+            assert_eq!(head.headers["x-understudy-reason"], reason);
+            assert!(!String::from_utf8_lossy(&answer).contains("theirs"));
+            assert_eq!(world.upstream.connections(), 0);
+            assert!(!world.audit_text().contains(REAL));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_body_is_refused_and_one_of_another_type_passes() {
+    for alpn in [H1, H2] {
+        let world = world(Protocols::Both).await;
+        let mut client = Client::new(&world, alpn).await;
+        let request = client.request("/upload").method("POST").header("content-type", JSON);
+        let request = request.header("content-encoding", "gzip").body(full("\x1f")).unwrap();
+        let (head, _) = whole(client.send(request).await.unwrap()).await;
+        assert_eq!(
+            (head.status.as_u16(), head.headers["x-understudy-reason"].as_bytes()),
+            (415, &b"body-encoded"[..])
+        );
+        assert_eq!(world.upstream.connections(), 0);
+        let (head, answer) = send(&world, alpn, "text/plain", full(format!("secret={STAND_IN}"))).await;
+        assert_eq!(
+            (head.status.as_u16(), answer),
+            (200, digest(format!("secret={STAND_IN}").as_bytes()).into())
+        );
+        let (head, _) = send(&world, alpn, FORM, full("")).await;
+        assert_eq!(head.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_waits_to_be_told_to_go_on_is_told() {
+    for protocols in [Protocols::Http1, Protocols::Http2] {
+        let world = world(protocols).await;
+        let mut stream = client::tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
+        let body = format!("secret={STAND_IN}");
+        let head = format!(
+            "POST /upload HTTP/1.1\r\nHost: {HOST}\r\nExpect: 100-continue\r\nContent-Type: {FORM}\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 100");
+        stream.write_all(body.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut rest)).await;
+        let rest = String::from_utf8_lossy(&rest);
+        assert_eq!(rest.matches("HTTP/1.1 ").count(), 1, "{rest}");
+        assert!(rest.contains(&digest(format!("secret={REAL}").as_bytes())), "{rest}");
+        assert!(!world.upstream.last().headers.contains_key("expect"));
+    }
+}
+
+#[tokio::test]
+async fn chunks_that_are_none_end_the_request() {
+    let world = world(Protocols::Both).await;
+    let mut stream = client::tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
+    let head = format!(
+        "POST /upload HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: {FORM}\r\nTransfer-Encoding: chunked\r\n\r\n\
+         5\r\nsecre\r\nzz\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await;
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert_eq!(world.upstream.connections(), 0);
+}
