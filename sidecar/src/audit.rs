@@ -123,13 +123,12 @@ impl Audit {
     /// The same for a path with a query, whose values are left out. A stand-in in the path is shown as its secret's name:
     /// lines of one secret can be told by it, whatever the installation.
     pub fn shown_path(&self, path_and_query: &str) -> String {
-        let named = |path: String| {
-            self.vault
-                .current()
-                .secrets()
-                .iter()
-                .fold(path, |path, secret| path.replace(secret.stand_in(), &format!("{{{}}}", secret.name())))
-        };
+        let named =
+            |path: String| {
+                self.vault.current().secrets().iter().fold(path, |path, secret| {
+                    path.replace(secret.stand_in(), &format!("{{{}}}", secret.name()))
+                })
+            };
         self.withheld(path_and_query)
             .unwrap_or_else(|| printable(&named(path_without_values(path_and_query)), LONGEST))
     }

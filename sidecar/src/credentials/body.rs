@@ -10,7 +10,7 @@ use understudy_policies::HostName;
 use zeroize::Zeroizing;
 
 use super::declaration::{Declaration, Foreign};
-use super::examine::{CredentialDenial, Judge, Place, RequestHead};
+use super::examine::{CredentialDenial, Judge, PLAIN_PATH, Place, RequestHead};
 use super::grants::Grants;
 use super::path_pattern::PlainPath;
 use super::placement::Placement;
@@ -94,10 +94,7 @@ pub fn fields(vault: &Vault, head: &RequestHead<'_>) -> Result<Option<Fields>, C
     if placements(vault, head.host, fields).next().is_none() {
         return Ok(None);
     }
-    let path = PlainPath::new(head.uri.path()).map_err(|_| {
-        let remedy = "send the path without `.`, `..`, `;`, `\\`, `//` and encoded slashes: some paths of this host have credentials in their bodies";
-        denial(Reason::Malformed, Place::Url, remedy)
-    })?;
+    let path = plain_path(head)?;
     let Some((_, placement)) = placements(vault, head.host, fields).find(|(_, p)| is_for(p, &path)) else {
         return Ok(None);
     };
@@ -128,8 +125,7 @@ pub fn examine_body(
         return Err(CredentialDenial { secret: Some(name.to_owned()), ..denial });
     }
     let judge = Judge { grants, head: &head };
-    let path = PlainPath::new(head.uri.path())
-        .map_err(|_| denial(Reason::Malformed, Place::Url, "send the path plainly"))?;
+    let path = plain_path(&head)?;
     let mut hits: Vec<(Range<usize>, Zeroizing<String>)> = Vec::new();
     let mut secrets = Vec::new();
     for (declaration, placement) in placements(vault, head.host, fields).filter(|(_, p)| is_for(p, &path)) {
@@ -143,7 +139,8 @@ pub fn examine_body(
         }
         for secret in vault.stand_ins_in(value.as_bytes()) {
             judge.may_use(secret).map_err(|reason| judge.denial(reason, secret, place))?;
-            let own = secret.declaration().placements.contains(placement);
+            let mut own = secret.declaration().placements.iter();
+            let own = own.any(|own| is_for(own, &path) && same_field(own, placement));
             if !own || !secret.answers_to(value.as_bytes()) {
                 return Err(judge.denial(Reason::CredentialMisplaced, secret, place));
             }
@@ -192,6 +189,18 @@ fn is_for(placement: &Placement, path: &PlainPath) -> bool {
         }
         _ => false,
     }
+}
+
+fn same_field(one: &Placement, other: &Placement) -> bool {
+    match (one, other) {
+        (Placement::Form { field: one, .. }, Placement::Form { field: other, .. }) => one == other,
+        (Placement::Json { pointer: one, .. }, Placement::Json { pointer: other, .. }) => one == other,
+        _ => false,
+    }
+}
+
+fn plain_path(head: &RequestHead<'_>) -> Result<PlainPath, CredentialDenial> {
+    PlainPath::new(head.uri.path()).map_err(|_| denial(Reason::Malformed, Place::Url, PLAIN_PATH))
 }
 
 fn denial(reason: Reason, place: Place<'_>, remedy: &str) -> CredentialDenial {

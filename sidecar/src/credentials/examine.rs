@@ -16,6 +16,7 @@ use understudy_policies::HostName;
 
 use super::foreign;
 use super::grants::Grants;
+use super::path_pattern::PlainPath;
 use super::placement::Placement;
 use super::slots;
 use super::vault::{Secret, Vault};
@@ -180,18 +181,28 @@ fn outside_values<'a>(head: &RequestHead<'a>) -> Vec<(Place<'a>, Vec<u8>)> {
     parts
 }
 
+/// What to do about a path that is not plain where one matters.
+pub(super) const PLAIN_PATH: &str = "send the path without `.`, `..`, `;`, `\\`, `//` and encoded slashes or percent signs: at this host, credentials are in some paths or in what is sent to them";
+
 /// Refuses what could be one credential for us and another for the upstream.
 fn unmistakable(vault: &Vault, head: &RequestHead<'_>) -> Result<(), CredentialDenial> {
-    let malformed = |name: &HeaderName, remedy: &str| CredentialDenial {
+    let malformed = |place: Place<'_>, remedy: &str| CredentialDenial {
         reason: Reason::Malformed,
         secret: None,
-        place: Place::Header(name).to_string(),
+        place: place.to_string(),
         remedy: remedy.to_owned(),
     };
     let authorizations = head.headers.get_all(AUTHORIZATION).iter();
     if authorizations.map(|value| slots::basic(value.as_bytes())).any(|basic| basic == Some(None)) {
         let remedy = "after `Basic`, send the Base64 of `user:password` (RFC 7617)";
-        return Err(malformed(&AUTHORIZATION, remedy));
+        return Err(malformed(Place::Header(&AUTHORIZATION), remedy));
+    }
+    let mut placements = vault.bound_to(head.host).flat_map(|declaration| &declaration.placements);
+    if placements.any(|placement| matches!(placement, Placement::Path(_)))
+        && head.uri.path() != "*"
+        && PlainPath::new(head.uri.path()).is_err()
+    {
+        return Err(malformed(Place::Url, PLAIN_PATH));
     }
     // Servers that hand headers on as variables (RFC 3875 section 4.1.18) read both in one.
     let placed = |dashed: &str| {
@@ -200,7 +211,7 @@ fn unmistakable(vault: &Vault, head: &RequestHead<'_>) -> Result<(), CredentialD
     };
     let twin = |name: &&HeaderName| name.as_str().contains('_') && placed(&name.as_str().replace('_', "-"));
     match head.headers.keys().find(twin) {
-        Some(name) => Err(malformed(name, "write the header's name with `-`")),
+        Some(name) => Err(malformed(Place::Header(name), "write the header's name with `-`")),
         None => Ok(()),
     }
 }

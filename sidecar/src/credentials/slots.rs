@@ -71,7 +71,8 @@ enum Wrap {
 pub(super) struct Slot {
     /// In what [`Part::inner`] gives.
     pub(super) range: Range<usize>,
-    /// Whether its name is spelled as in the placement: some servers ignore letter case, and nothing is swapped by a guess.
+    /// Whether all around it is spelled as in the placement: servers undo percent-encoding, some ignore letter case, and
+    /// nothing is swapped by a guess.
     pub(super) exact: bool,
     spelling: Spelling,
 }
@@ -271,7 +272,11 @@ fn segment(url: &[u8], template: &PathTemplate) -> Option<Slot> {
     let literal = raw.len() > before.len() + behind.len()
         && raw.starts_with(before.as_bytes())
         && raw.ends_with(behind.as_bytes());
-    literal.then(|| Slot::new(range.start + before.len()..range.end - behind.len(), Spelling::Segment))
+    Some(if literal {
+        Slot::new(range.start + before.len()..range.end - behind.len(), Spelling::Segment)
+    } else {
+        Slot { exact: false, ..Slot::new(range, Spelling::Segment) }
+    })
 }
 
 /// The ranges between separators, from an offset on.
@@ -392,7 +397,7 @@ mod tests {
         for (url, found) in [
             ("/bot123%3Aabc/send?x=/botno/", Some("123:abc")),
             ("/bot123:abc/send", Some("123:abc")),
-            ("/%62ot123/send", None),
+            ("/%62ot123/send", Some("~bot123")),
             ("/x/../bot123/send", None),
             ("/bot/send", None),
         ] {

@@ -185,6 +185,10 @@ fn a_segment_of_the_path() {
         ("/bot{key}/%2e%2e/x", Reason::CredentialMisplaced),
         ("/bot{key}x/send", Reason::CredentialMisplaced),
         ("/bottheirs/send", Reason::ForeignCredential),
+        ("/%62ottheirs/send", Reason::ForeignCredential),
+        ("/%62ot{key}/send", Reason::CredentialMisplaced),
+        ("/bottheirs/../send", Reason::Malformed),
+        ("//bottheirs/send", Reason::Malformed),
     ] {
         assert_eq!(setup.url(url), Err(reason), "{url}");
     }
