@@ -17,7 +17,7 @@ pub mod grants;
 pub mod installation_key;
 pub mod known;
 pub mod loading;
-pub mod path_pattern;
+pub mod path_template;
 pub mod placement;
 pub mod rights;
 pub mod scope;

@@ -6,13 +6,12 @@ mod json;
 use std::ops::Range;
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use understudy_policies::HostName;
+use understudy_policies::{HostName, RequestPath};
 use zeroize::Zeroizing;
 
 use super::declaration::{Declaration, Foreign};
-use super::examine::{CredentialDenial, Judge, PLAIN_PATH, Place, RequestHead};
+use super::examine::{CredentialDenial, Judge, Place, RequestHead, plainly, retired};
 use super::grants::Grants;
-use super::path_pattern::PlainPath;
 use super::placement::Placement;
 use super::vault::Vault;
 use crate::reason::Reason;
@@ -137,6 +136,9 @@ pub fn examine_body(
         if field.value.is_some() && value.is_empty() {
             continue;
         }
+        if let Some(name) = vault.retired_in(value.as_bytes()) {
+            return Err(retired(name, place));
+        }
         for secret in vault.stand_ins_in(value.as_bytes()) {
             judge.may_use(secret).map_err(|reason| judge.denial(reason, secret, place))?;
             let mut own = secret.declaration().placements.iter();
@@ -182,10 +184,10 @@ fn placements<'v>(
     vault.bound_to(host).flat_map(of_one).filter(move |(_, placement)| fields.mean(placement))
 }
 
-fn is_for(placement: &Placement, path: &PlainPath) -> bool {
+fn is_for(placement: &Placement, path: &RequestPath) -> bool {
     match placement {
         Placement::Form { path: pattern, .. } | Placement::Json { path: pattern, .. } => {
-            pattern.matches(path)
+            pattern.matches_surely(path)
         }
         _ => false,
     }
@@ -199,8 +201,9 @@ fn same_field(one: &Placement, other: &Placement) -> bool {
     }
 }
 
-fn plain_path(head: &RequestHead<'_>) -> Result<PlainPath, CredentialDenial> {
-    PlainPath::new(head.uri.path()).map_err(|_| denial(Reason::Malformed, Place::Url, PLAIN_PATH))
+fn plain_path(head: &RequestHead<'_>) -> Result<RequestPath, CredentialDenial> {
+    RequestPath::parse(head.uri.path())
+        .map_err(|error| denial(Reason::Malformed, Place::Url, &plainly(error)))
 }
 
 fn denial(reason: Reason, place: Place<'_>, remedy: &str) -> CredentialDenial {

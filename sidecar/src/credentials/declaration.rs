@@ -9,10 +9,9 @@ use toml::value::Datetime;
 use understudy_control::ImageId;
 use understudy_harnesses::SecretKind;
 use understudy_policies::document::{self, OneOrMany, position};
-use understudy_policies::{DocumentError, HostName, HostPattern};
+use understudy_policies::{DocumentError, HostName, HostPattern, PathPattern};
 
 use super::expiry::Expiry;
-use super::path_pattern::PathPattern;
 use super::placement::{BasicHalf, Placement};
 use super::scope::Scope;
 use super::source::Source;

@@ -12,11 +12,10 @@ use std::fmt;
 use http::header::AUTHORIZATION;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use understudy_policies::HostName;
+use understudy_policies::{HostName, PathError, RequestPath};
 
 use super::foreign;
 use super::grants::Grants;
-use super::path_pattern::PlainPath;
 use super::placement::Placement;
 use super::slots;
 use super::vault::{Secret, Vault};
@@ -157,17 +156,21 @@ fn no_retired_stand_in(vault: &Vault, head: &RequestHead<'_>) -> Result<(), Cred
     }
     let check = |place: Place<'_>, text: &[u8]| match vault.retired_in(text) {
         None => Ok(()),
-        Some(name) => Err(CredentialDenial {
-            reason: Reason::CredentialNotGranted,
-            secret: Some(name.to_owned()),
-            place: place.to_string(),
-            remedy: format!(
-                "secret `{name}` is no longer there: look for it in secrets.toml and in `understudy status`"
-            ),
-        }),
+        Some(name) => Err(retired(name, place)),
     };
     outside_values(head).iter().try_for_each(|(place, text)| check(*place, text))?;
     head.headers.iter().try_for_each(|(name, value)| check(Place::Header(name), value.as_bytes()))
+}
+
+pub(super) fn retired(name: &str, place: Place<'_>) -> CredentialDenial {
+    CredentialDenial {
+        reason: Reason::CredentialNotGranted,
+        secret: Some(name.to_owned()),
+        place: place.to_string(),
+        remedy: format!(
+            "secret `{name}` is no longer there: look for it in secrets.toml and in `understudy status`"
+        ),
+    }
 }
 
 /// Every part of the head that is not the value of a header.
@@ -181,8 +184,12 @@ fn outside_values<'a>(head: &RequestHead<'a>) -> Vec<(Place<'a>, Vec<u8>)> {
     parts
 }
 
-/// What to do about a path that is not plain where one matters.
-pub(super) const PLAIN_PATH: &str = "send the path without `.`, `..`, `;`, `\\`, `//` and encoded slashes or percent signs: at this host, credentials are in some paths or in what is sent to them";
+/// What to do about a path that servers read differently, where one matters.
+pub(super) fn plainly(error: PathError) -> String {
+    format!(
+        "at this host, credentials are in some paths or in what is sent to them, and {error}: write it plainly"
+    )
+}
 
 /// Refuses what could be one credential for us and another for the upstream.
 fn unmistakable(vault: &Vault, head: &RequestHead<'_>) -> Result<(), CredentialDenial> {
@@ -200,9 +207,9 @@ fn unmistakable(vault: &Vault, head: &RequestHead<'_>) -> Result<(), CredentialD
     let mut placements = vault.bound_to(head.host).flat_map(|declaration| &declaration.placements);
     if placements.any(|placement| matches!(placement, Placement::Path(_)))
         && head.uri.path() != "*"
-        && PlainPath::new(head.uri.path()).is_err()
+        && let Err(error) = RequestPath::parse(head.uri.path())
     {
-        return Err(malformed(Place::Url, PLAIN_PATH));
+        return Err(malformed(Place::Url, &plainly(error)));
     }
     // Servers that hand headers on as variables (RFC 3875 section 4.1.18) read both in one.
     let placed = |dashed: &str| {

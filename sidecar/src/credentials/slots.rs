@@ -10,9 +10,10 @@ use base64::prelude::BASE64_STANDARD;
 use http::HeaderName;
 use http::header::{AUTHORIZATION, COOKIE, SEC_WEBSOCKET_PROTOCOL};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
+use understudy_policies::RequestPath;
 use zeroize::Zeroizing;
 
-use super::path_pattern::{PathTemplate, PlainPath};
+use super::path_template::PathTemplate;
 use super::placement::{BasicHalf, Placement, token};
 
 /// Padding or none: clients differ.
@@ -265,10 +266,13 @@ fn key_of(raw: &[u8]) -> Vec<u8> {
 
 fn segment(url: &[u8], template: &PathTemplate) -> Option<Slot> {
     let path = url.split(|b| *b == b'?').next()?;
-    let plain = PlainPath::new(std::str::from_utf8(path).ok()?).ok()?;
+    let plain = RequestPath::parse(std::str::from_utf8(path).ok()?).ok()?;
     let (number, before, behind) = template.slot(&plain)?;
     let range = pieces(path, 1, b'/').nth(number)?;
     let raw = path.get(range.clone())?;
+    if raw == [before, behind].concat().as_bytes() {
+        return None;
+    }
     let literal = raw.len() > before.len() + behind.len()
         && raw.starts_with(before.as_bytes())
         && raw.ends_with(behind.as_bytes());
