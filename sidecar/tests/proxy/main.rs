@@ -7,6 +7,7 @@
 mod audit;
 mod client;
 mod hostile;
+mod minting;
 mod placements;
 mod pool;
 mod raw;
