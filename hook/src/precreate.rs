@@ -53,9 +53,11 @@ fn changed(installation: &Installation) -> Result<ExitCode> {
     }
     let config = Config::read(io::stdin().lock())?;
     let document = decide(installation, config);
+    let text = serde_json::to_vec(&document).context("the configuration cannot be written")?;
     let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, &document).context("the configuration cannot be written to stdout")?;
-    out.flush().context("the configuration cannot be written to stdout")?;
+    out.write_all(&text)
+        .and_then(|()| out.flush())
+        .context("the configuration cannot be written to stdout")?;
     Ok(ExitCode::SUCCESS)
 }
 

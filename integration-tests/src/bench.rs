@@ -10,6 +10,7 @@ mod cpu;
 mod hook;
 mod idle;
 mod nginx;
+mod policy;
 mod report;
 mod requests;
 mod route;
@@ -39,6 +40,10 @@ pub fn run() -> Result<()> {
     let wanted = |part: &str| only.as_deref().is_none_or(|only| only.split(',').any(|name| name == part));
     let bed = Bed::new(progress)?;
     let mut report = Report::default();
+    if wanted("policy") {
+        progress("policy: one decision");
+        policy::measure(&mut report)?;
+    }
     if wanted("idle") {
         progress("idle: memory at rest and of connections that do nothing");
         idle::measure(&bed, &mut report)?;

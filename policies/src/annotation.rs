@@ -38,13 +38,7 @@ fn rule(item: &str) -> Result<Rule, AnnotationProblem> {
         _ => (item, 443),
     };
     let host: HostPattern = host.parse().map_err(AnnotationProblem::Host)?;
-    Ok(Rule {
-        effect: Effect::Allow,
-        hosts: vec![host],
-        ports: Ports::These(vec![port]),
-        note: None,
-        place: format!("annotation {NAME}"),
-    })
+    Ok(Rule::new(Effect::Allow, vec![host], Ports::These(vec![port]), format!("annotation {NAME}")))
 }
 
 fn port_number(text: &str) -> Result<u16, AnnotationProblem> {

@@ -16,6 +16,7 @@ pub struct Ceiling {
     allow_hosts: Option<Limit<HostPattern>>,
     annotations: Option<Limit<String>>,
     policies: Names,
+    open: Option<Limit<String>>,
     harnesses: Names,
     secrets: Names,
     required: Option<Required>,
@@ -78,9 +79,10 @@ impl Ceiling {
             deny: source.hosts("deny", raw.deny)?,
             allow_hosts: source.hosts("allow-hosts", annotations.allow_hosts)?,
             annotations: source.annotations(annotations.forbid, known)?,
-            policies: source.names(raw.policies),
-            harnesses: source.names(raw.harnesses),
-            secrets: source.names(raw.secrets),
+            open: raw.policies.as_ref().and_then(|raw| raw.open.clone()).map(|list| source.limit(list).0),
+            policies: source.names(raw.policies.map(|raw| [raw.allow, raw.forbid])),
+            harnesses: source.names(raw.harnesses.map(|raw| [raw.allow, raw.forbid])),
+            secrets: source.names(raw.secrets.map(|raw| [raw.allow, raw.forbid])),
         })
     }
 
@@ -100,14 +102,13 @@ impl Ceiling {
     /// The hosts that are denied whatever a policy says, as a policy to combine with it.
     pub fn denials(&self) -> Option<Policy> {
         let deny = self.deny.as_ref()?;
-        let rule = Rule {
-            effect: Effect::Deny,
-            hosts: deny.items.clone(),
-            ports: Ports::Any,
-            note: None,
-            place: deny.place.clone(),
-        };
+        let rule = Rule::new(Effect::Deny, deny.items.clone(), Ports::Any, deny.place.clone());
         Some(Policy::new(self.name.clone(), vec![rule]))
+    }
+
+    /// Whether it says that this policy may allow every host.
+    pub fn permits_open(&self, policy: &str) -> bool {
+        self.open.as_ref().is_some_and(|open| open.items.iter().any(|name| name == policy))
     }
 
     pub fn required(&self) -> Option<&Required> {
@@ -123,6 +124,11 @@ impl Ceiling {
     }
 
     fn check_hosts(&self, policy: &Policy) -> Result<(), Beyond> {
+        if let Some(open) =
+            self.open.as_ref().filter(|_| policy.is_open() && !self.permits_open(policy.name()))
+        {
+            return Err(open.beyond("policies.open", format!("policy `{}` allows every host", policy.name())));
+        }
         let allowed = policy.rules().iter().filter(|rule| rule.effect == Effect::Allow);
         for (rule, host) in allowed.flat_map(|rule| rule.hosts.iter().map(move |host| (rule, host))) {
             let what = || format!("policy `{}` ({}) allows `{host}`", policy.name(), rule.place);
@@ -202,7 +208,7 @@ struct File {
     hosts: List,
     deny: List,
     annotations: Option<RawAnnotations>,
-    policies: Option<RawNames>,
+    policies: Option<RawPolicies>,
     harnesses: Option<RawNames>,
     secrets: Option<RawNames>,
     required: Option<Spanned<bool>>,
@@ -222,6 +228,14 @@ struct RawAnnotations {
 struct RawNames {
     allow: List,
     forbid: List,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPolicies {
+    allow: List,
+    forbid: List,
+    open: List,
 }
 
 struct Source<'a> {
@@ -253,10 +267,10 @@ impl Source<'_> {
         Ok(Some(limit))
     }
 
-    fn names(&self, raw: Option<RawNames>) -> Names {
-        let Some(raw) = raw else { return Names::default() };
+    fn names(&self, lists: Option<[List; 2]>) -> Names {
+        let [allow, forbid] = lists.unwrap_or_default();
         let limit = |list: List| list.map(|list| self.limit(list).0);
-        Names { allow: limit(raw.allow), forbid: limit(raw.forbid) }
+        Names { allow: limit(allow), forbid: limit(forbid) }
     }
 
     fn required(
@@ -423,6 +437,18 @@ mod tests {
             beyond.ends_with("allows `a.test`, beyond `annotations.allow-hosts` (/m.toml:2)"),
             "{beyond}"
         );
+    }
+
+    #[test]
+    fn an_open_policy_lies_below_no_list_of_hosts() {
+        let open = || vec![Arc::new(Policy::parse("all", "all.toml", "open = true").unwrap())];
+        let check = |text: &str| check(&ceiling(text), &[], "h", open(), &[]);
+        assert_eq!(check(""), None);
+        assert_eq!(check("policies.open = [\"all\"]\ndeny = \"a.example\""), None);
+        let closed = check("policies.open = []").unwrap();
+        assert_eq!(closed, "policy `all` allows every host, beyond `policies.open` (/m.toml:1)");
+        let hosts = check("hosts = \"*.corp.example\"").unwrap();
+        assert_eq!(hosts, "policy `all` (all.toml:1) allows `*`, beyond `hosts` (/m.toml:1)");
     }
 
     #[test]

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::{Effect, HostName, Policy, Ports, Rule};
+use crate::condition::Fit;
+use crate::index::{Index, Position};
+use crate::{Effect, HostName, PathError, Policy, Ports, Request, Rule};
 
 /// The policies of one container, asked together.
 #[derive(Debug, Clone)]
 pub struct PolicySet {
     label: String,
     policies: Vec<Arc<Policy>>,
+    index: Index,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,15 +24,26 @@ pub enum Verdict {
     NoHost,
     /// The host is allowed, but on these ports only (sorted).
     NoPort { ports: Vec<u16> },
+    /// Rules allow host and port, but for these methods only (sorted).
+    NoMethod { methods: Vec<String> },
+    /// The rules at these places allow host, port and method, but for other paths or queries.
+    NoPath { rules: Vec<String> },
+    /// The rule at this place asks for a path, and servers may read this one differently.
+    AmbiguousPath { rule: String, error: PathError },
     /// A policy of the set could not be loaded, so nothing is allowed.
     Failed { policy: String, error: String },
 }
 
 impl PolicySet {
     pub fn combine(policies: Vec<Arc<Policy>>) -> Self {
-        let names: Vec<&str> = policies.iter().map(|policy| policy.name()).collect();
+        // An open policy says so wherever its name is shown, in `status` and in every audit line.
+        let name = |policy: &Arc<Policy>| match policy.is_open() {
+            true => format!("{}(open)", policy.name()),
+            false => policy.name().to_owned(),
+        };
+        let names: Vec<String> = policies.iter().map(name).collect();
         let label = if names.is_empty() { crate::builtin::LOCKED.to_owned() } else { names.join("+") };
-        Self { label, policies }
+        Self { label, index: Index::of(&policies), policies }
     }
 
     /// The names of the policies in it, joined by `+`.
@@ -41,40 +55,108 @@ impl PolicySet {
         &self.policies
     }
 
+    /// Whether this request may be made.
+    pub fn decide_request(&self, request: &Request<'_>) -> Verdict {
+        if let Some(failed) = self.failed() {
+            return failed;
+        }
+        let about = self.index.about(request.host);
+        let rules = |effect| self.rules(&about, effect).filter(|rule| rule.ports.contain(request.port));
+        let mut unclear = None;
+        for rule in rules(Effect::Deny) {
+            match rule.conditions.possibly(request) {
+                Fit::Yes => return denied(rule),
+                Fit::Unclear(error) => unclear = unclear.or(Some((rule, error))),
+                Fit::NotMethod | Fit::NotPath => {}
+            }
+        }
+        if let Some((rule, error)) = unclear {
+            return Verdict::AmbiguousPath { rule: rule.place.clone(), error };
+        }
+        let (mut methods, mut places) = (Vec::new(), Vec::new());
+        for rule in rules(Effect::Allow) {
+            match rule.conditions.surely(request) {
+                Fit::Yes => return Verdict::Allowed { rule: rule.place.clone() },
+                Fit::Unclear(error) => unclear = unclear.or(Some((rule, error))),
+                Fit::NotMethod => methods.extend(rule.conditions.methods()),
+                Fit::NotPath => places.push(rule.place.clone()),
+            }
+        }
+        if let Some((rule, error)) = unclear {
+            return Verdict::AmbiguousPath { rule: rule.place.clone(), error };
+        }
+        if !places.is_empty() {
+            return Verdict::NoPath { rules: places };
+        }
+        if !methods.is_empty() {
+            methods.sort();
+            methods.dedup();
+            return Verdict::NoMethod { methods };
+        }
+        self.no_host_or_port(&about)
+    }
+
+    /// Whether any request to this host and port may be made, as far as can be told before there is one.
     pub fn decide(&self, host: &HostName, port: u16) -> Verdict {
-        if let Some((policy, error)) = self.failure() {
-            return Verdict::Failed { policy: policy.to_owned(), error: error.to_owned() };
+        if let Some(failed) = self.failed() {
+            return failed;
         }
-        if let Some(rule) = self.rules(Effect::Deny, host).find(|rule| rule.ports.contain(port)) {
-            return Verdict::Denied { rule: rule.place.clone(), note: rule.note.clone() };
+        let about = self.index.about(host);
+        if let Some(rule) = self.denials(&about).find(|rule| rule.ports.contain(port)) {
+            return denied(rule);
         }
-        if let Some(rule) = self.rules(Effect::Allow, host).find(|rule| rule.ports.contain(port)) {
+        if let Some(rule) = self.rules(&about, Effect::Allow).find(|rule| rule.ports.contain(port)) {
             return Verdict::Allowed { rule: rule.place.clone() };
         }
-        match self.open_ports(host) {
+        self.no_host_or_port(&about)
+    }
+
+    /// Whether any rule could allow this host on some port: such names get a synthetic address of their own.
+    pub fn may_permit(&self, host: &HostName) -> bool {
+        if self.failed().is_some() {
+            return false;
+        }
+        let about = self.index.about(host);
+        let any = self.rules(&about, Effect::Allow).any(|rule| rule.ports == Ports::Any);
+        let closed = self.denials(&about).any(|rule| rule.ports == Ports::Any);
+        (any && !closed) || !self.open_ports(&about).is_empty()
+    }
+
+    /// In the order of policies and files.
+    pub(crate) fn rules_about(&self, host: &HostName) -> impl Iterator<Item = &Rule> {
+        let rule = |(policy, rule): (usize, usize)| self.policies.get(policy)?.rules().get(rule);
+        self.index.about(host).into_iter().filter_map(rule)
+    }
+
+    fn failed(&self) -> Option<Verdict> {
+        self.policies.iter().find_map(|policy| {
+            let unresolved = || policy.extends().first().map(|_| "what it extends was not put in");
+            let error = policy.error().or_else(unresolved)?;
+            Some(Verdict::Failed { policy: policy.name().to_owned(), error: error.to_owned() })
+        })
+    }
+
+    fn rules<'a>(&'a self, about: &'a [Position], effect: Effect) -> impl Iterator<Item = &'a Rule> {
+        let rule = |(policy, rule): &Position| self.policies.get(*policy)?.rules().get(*rule);
+        about.iter().filter_map(rule).filter(move |rule| rule.effect == effect)
+    }
+
+    /// Those that no request to their hosts and ports gets past.
+    fn denials<'a>(&'a self, about: &'a [Position]) -> impl Iterator<Item = &'a Rule> {
+        self.rules(about, Effect::Deny).filter(|rule| rule.conditions.is_empty())
+    }
+
+    fn no_host_or_port(&self, about: &[Position]) -> Verdict {
+        match self.open_ports(about) {
             ports if ports.is_empty() => Verdict::NoHost,
             ports => Verdict::NoPort { ports },
         }
     }
 
-    /// Whether any rule could allow this host on some port: such names get a synthetic address of their own.
-    pub fn may_permit(&self, host: &HostName) -> bool {
-        self.failure().is_none() && !self.open_ports(host).is_empty()
-    }
-
-    fn failure(&self) -> Option<(&str, &str)> {
-        self.policies.iter().find_map(|policy| Some((policy.name(), policy.error()?)))
-    }
-
-    fn rules<'a>(&'a self, effect: Effect, host: &'a HostName) -> impl Iterator<Item = &'a Rule> {
-        let rules = self.policies.iter().flat_map(|policy| policy.rules());
-        rules.filter(move |rule| rule.effect == effect && rule.is_about(host))
-    }
-
-    fn open_ports(&self, host: &HostName) -> Vec<u16> {
-        let denied = |port: &u16| self.rules(Effect::Deny, host).any(|rule| rule.ports.contain(*port));
+    fn open_ports(&self, about: &[Position]) -> Vec<u16> {
+        let denied = |port: &u16| self.denials(about).any(|rule| rule.ports.contain(*port));
         let mut ports: Vec<u16> = self
-            .rules(Effect::Allow, host)
+            .rules(about, Effect::Allow)
             .filter_map(|rule| match &rule.ports {
                 Ports::These(ports) => Some(ports),
                 Ports::Any => None,
@@ -87,6 +169,10 @@ impl PolicySet {
         ports.dedup();
         ports
     }
+}
+
+fn denied(rule: &Rule) -> Verdict {
+    Verdict::Denied { rule: rule.place.clone(), note: rule.note.clone() }
 }
 
 /// Allows nothing.
@@ -165,6 +251,184 @@ mod tests {
         for set in [PolicySet::default(), set(&[("empty", "")])] {
             assert_eq!(set.decide(&host("a.example.com"), 443), Verdict::NoHost);
             assert!(!set.may_permit(&host("a.example.com")));
+        }
+    }
+
+    const API: &str = "[[allow]]\nhost = \"api.example.com\"\nmethods = [\"GET\", \"POST\"]\npaths = \"/v1/**\"\n\
+                       [[allow]]\nhost = \"git.example.com\"\ngit = \"write\"\nrepos = \"org/repo\"\n\
+                       [[allow]]\nhost = \"free.example.com\"\n\
+                       [[deny]]\nhost = \"*.example.com\"\nmethods = \"DELETE\"\n\
+                       [[deny]]\nhost = \"free.example.com\"\npaths = \"/admin/**\"\nnote = \"no\"\n";
+
+    #[test]
+    fn the_table_of_requests() {
+        let set = set(&[("api", API)]);
+        let allowed = |line: u8| Verdict::Allowed { rule: format!("api.toml:{line}") };
+        let denied = |line: u8, note: Option<&str>| Verdict::Denied {
+            rule: format!("api.toml:{line}"),
+            note: note.map(str::to_owned),
+        };
+        let dots = |line: u8| Verdict::AmbiguousPath {
+            rule: format!("api.toml:{line}"),
+            error: PathError::DotSegment,
+        };
+        for (name, method, target, verdict) in [
+            ("api.example.com", "POST", "/v1/messages?beta=1", allowed(2)),
+            ("api.example.com", "HEAD", "/v1/messages", allowed(2)),
+            (
+                "api.example.com",
+                "PUT",
+                "/v1/a",
+                Verdict::NoMethod { methods: vec!["GET".into(), "POST".into()] },
+            ),
+            ("api.example.com", "GET", "/v2/a", Verdict::NoPath { rules: vec!["api.toml:2".into()] }),
+            ("api.example.com", "GET", "/v1/../v2", dots(2)),
+            ("api.example.com", "DELETE", "/v1/../v2", denied(12, None)),
+            ("git.example.com", "POST", "/org/repo.git/git-receive-pack", allowed(6)),
+            (
+                "git.example.com",
+                "POST",
+                "/org/other/git-receive-pack",
+                Verdict::NoPath { rules: vec!["api.toml:6".into()] },
+            ),
+            ("free.example.com", "PUT", "/a", allowed(10)),
+            ("free.example.com", "PUT", "/Admin/x", denied(15, Some("no"))),
+            ("free.example.com", "PUT", "/a/../admin/x", dots(15)),
+            ("other.example.com", "GET", "/", Verdict::NoHost),
+        ] {
+            let host = host(name);
+            let request = Request::new(&host, 443, method, target);
+            assert_eq!(set.decide_request(&request), verdict, "{method} {name}{target}");
+        }
+        assert!(set.may_permit(&host("free.example.com")) && set.may_permit(&host("git.example.com")));
+        assert!(matches!(set.decide(&host("api.example.com"), 443), Verdict::Allowed { .. }));
+    }
+
+    #[test]
+    fn where_no_rule_asks_for_a_path_any_path_passes() {
+        let set = set(&[("p", "[[allow]]\nhost = \"a.example.com\"")]);
+        let host = host("a.example.com");
+        for target in ["//a;b/../c", "*", "/%zz", ""] {
+            let verdict = set.decide_request(&Request::new(&host, 443, "GET", target));
+            assert!(matches!(verdict, Verdict::Allowed { .. }), "{target}");
+        }
+    }
+
+    #[test]
+    fn an_open_policy_allows_what_is_not_denied_and_is_loud() {
+        let set = set(&[("all", "open = true\n[[deny]]\nhost = \"no.example.com\"\n")]);
+        assert_eq!(set.label(), "all(open)");
+        assert_eq!(set.decide(&host("a.test"), 8443), Verdict::Allowed { rule: "all.toml:1".into() });
+        assert!(matches!(set.decide(&host("no.example.com"), 443), Verdict::Denied { .. }));
+        assert!(set.may_permit(&host("a.test")) && !set.may_permit(&host("no.example.com")));
+    }
+
+    /// Rules of all kinds over few names, so that they meet.
+    fn rule() -> impl Strategy<Value = String> {
+        let host = "(\\*\\.)?[ab]\\.x";
+        let port = proptest::option::of(443u16..445);
+        let method = proptest::option::of("GET|POST");
+        let path = proptest::option::of("/a|/\\*|/\\*\\*|/a/\\*\\*");
+        let query = proptest::option::of("k|l");
+        let git = proptest::option::weighted(0.2, "read|write");
+        (host, port, method, path, query, git).prop_map(|(host, port, method, path, query, git)| {
+            let mut text = format!("host = {host:?}\n");
+            let line = |key: &str, value: Option<String>| {
+                value.map(|v| format!("{key} = {v}\n")).unwrap_or_default()
+            };
+            text += &line("port", port.map(|port| port.to_string()));
+            match git {
+                Some(git) => text += &line("git", Some(format!("{git:?}"))),
+                None => {
+                    text += &line("methods", method.map(|m| format!("{m:?}")));
+                    text += &line("paths", path.map(|p| format!("{p:?}")));
+                    text += &line("query", query.map(|q| format!("{q:?}")));
+                }
+            }
+            text
+        })
+    }
+
+    fn rules() -> impl Strategy<Value = Vec<(bool, String)>> {
+        proptest::collection::vec((any::<bool>(), rule()), 0..6)
+    }
+
+    fn text(rules: &[(bool, String)]) -> String {
+        rules
+            .iter()
+            .map(|(allow, rule)| format!("[[{}]]\n{rule}", if *allow { "allow" } else { "deny" }))
+            .collect()
+    }
+
+    fn target() -> impl Strategy<Value = String> {
+        "/(a|A|a/b|a%2Fb|\\.\\./a|r/git-upload-pack|r/info/refs)(\\?(k=1|l|k&l|service=git-receive-pack))?"
+    }
+
+    fn allows(set: &PolicySet, host: &HostName, port: u16, method: &str, target: &str) -> bool {
+        matches!(set.decide_request(&Request::new(host, port, method, target)), Verdict::Allowed { .. })
+    }
+
+    proptest! {
+        #[test]
+        fn a_denial_added_never_allows_and_an_allowance_added_never_denies(
+            rules in rules(), more in rule(), name in "[abc]\\.[ab]\\.x|[ab]\\.x", port in 443u16..445,
+            method in "GET|HEAD|POST|PUT", target in target(),
+        ) {
+            let host = host(&name);
+            let before = text(&rules);
+            let allowed = allows(&set(&[("p", &before)]), &host, port, &method, &target);
+            let denied = set(&[("p", &before), ("q", &format!("[[deny]]\n{more}"))]);
+            prop_assert!(allowed || !allows(&denied, &host, port, &method, &target));
+            let allowing = set(&[("p", &before), ("q", &format!("[[allow]]\n{more}"))]);
+            prop_assert!(!allowed || allows(&allowing, &host, port, &method, &target));
+        }
+
+        #[test]
+        fn the_order_of_rules_and_files_does_not_matter(
+            rules in rules(), split in 0usize..6, name in "[ab]\\.x|c\\.a\\.x", port in 443u16..445,
+            method in "GET|POST", target in target(),
+        ) {
+            let (host, split) = (host(&name), split.min(rules.len()));
+            let (first, second) = (text(&rules[..split]), text(&rules[split..]));
+            let request = Request::new(&host, port, &method, &target);
+            let forth = set(&[("p", &first), ("q", &second)]).decide_request(&request);
+            let back = set(&[("q", &second), ("p", &first)]).decide_request(&request);
+            prop_assert_eq!(std::mem::discriminant(&forth), std::mem::discriminant(&back));
+        }
+
+        #[test]
+        fn a_denial_wins_over_every_allowance(
+            rules in rules(), name in "[ab]\\.x", port in 443u16..445, method in "GET|POST", target in target(),
+        ) {
+            let host = host(&name);
+            let text = text(&rules) + &format!("[[deny]]\nhost = {name:?}\n");
+            let set = set(&[("p", &text), ("all", "open = true")]);
+            prop_assert!(!allows(&set, &host, port, &method, &target));
+            prop_assert!(!set.may_permit(&host));
+        }
+
+        #[test]
+        fn a_request_that_is_allowed_has_a_name_and_a_connection_that_may_be(
+            rules in rules(), name in "[ab]\\.x|c\\.a\\.x", port in 443u16..445, method in "GET|POST", target in target(),
+        ) {
+            let (host, set) = (host(&name), set(&[("p", &text(&rules))]));
+            let connection = matches!(set.decide(&host, port), Verdict::Allowed { .. });
+            prop_assert!(!allows(&set, &host, port, &method, &target) || (connection && set.may_permit(&host)));
+        }
+
+        #[test]
+        fn spelling_a_path_otherwise_never_gets_past_a_denial(
+            rules in rules(), letters in "[aA]", name in "[ab]\\.x", escape in any::<bool>(),
+        ) {
+            let host = host(&name);
+            let denying: Vec<_> = rules.into_iter().filter(|(allow, _)| !allow).collect();
+            let set = set(&[("p", &text(&denying)), ("all", "open = true")]);
+            let spelt = match escape {
+                true => format!("/%{:02x}", letters.as_bytes()[0]),
+                false => format!("/{letters}/"),
+            };
+            let plain = allows(&set, &host, 443, "POST", "/a");
+            prop_assert!(plain || !allows(&set, &host, 443, "POST", &spelt));
         }
     }
 

@@ -1,28 +1,38 @@
-//! Understudy's policies: which host and port a container may reach.
+//! Understudy's policies: which requests a container may make.
 //!
-//! `name` holds the one canonical form of a host name, `pattern` what a rule says about hosts, `path`
-//! what it says about paths, `model` what a
-//! policy is, `parse` and `annotation` how it is read, `decide` the pure decision, `builtin` the policies that are
+//! `name` holds the one canonical form of a host name, `pattern` what a rule says about hosts, `path` what it says about
+//! paths, `git` about repositories, `condition` what it asks of a `request`, `model` what a policy is, `lint` what its
+//! author probably did not mean, `parse` and `annotation` how it is read, `decide` the pure decision, `builtin` the policies that are
 //! compiled in, `library` the ones of a directory, `ceiling` what none of them may go beyond. `document` turns TOML into values or into an error with a place.
 
 pub mod annotation;
 pub mod builtin;
 pub mod ceiling;
+pub mod condition;
 pub mod decide;
 pub mod document;
+pub mod explain;
+pub mod git;
+mod index;
 pub mod library;
+mod lint;
 pub mod model;
 pub mod name;
 mod parse;
 pub mod path;
 pub mod pattern;
+pub mod request;
 
 pub use annotation::AnnotationError;
 pub use ceiling::{Asked, Beyond, Ceiling};
+pub use condition::Conditions;
 pub use decide::{PolicySet, Verdict};
 pub use document::DocumentError;
+pub use explain::{Considered, Outcome};
+pub use git::Git;
 pub use library::Policies;
 pub use model::{Effect, Policy, Ports, Rule};
 pub use name::{HostName, NameError};
 pub use path::{PathError, PathPattern, PathPatternError, RequestPath};
 pub use pattern::{HostPattern, PatternError};
+pub use request::Request;

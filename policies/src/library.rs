@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{Policy, builtin, document};
+use crate::{Policy, Rule, builtin, document};
 
 /// More than any policy needs; a larger file is a mistake.
 const MAX_FILE: u64 = 1024 * 1024;
@@ -26,9 +26,10 @@ impl Policies {
         };
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             if path.extension().is_some_and(|extension| extension == "toml") {
-                policies.insert(read(&path));
+                policies.put(read(&path));
             }
         }
+        policies.put_together();
         policies
     }
 
@@ -48,6 +49,11 @@ impl Policies {
 
     /// Replaces a policy of the same name. A reserved name makes a policy that failed, under that name.
     pub fn insert(&mut self, policy: Policy) {
+        self.put(policy);
+        self.put_together();
+    }
+
+    fn put(&mut self, policy: Policy) {
         let policy = if builtin::is_reserved(policy.name()) {
             let error = format!("`{}` is the name of a built-in policy; rename the file", policy.name());
             Policy::failed(policy.name(), error)
@@ -55,6 +61,56 @@ impl Policies {
             policy
         };
         self.by_name.insert(policy.name().to_owned(), Arc::new(policy));
+    }
+
+    /// Gives each policy the rules of those that it extends; one that cannot have them fails.
+    fn put_together(&mut self) {
+        let whole: Vec<Policy> = self
+            .by_name
+            .values()
+            .filter(|policy| !policy.extends().is_empty())
+            .map(|policy| match self.inherited(policy, &mut vec![policy.name().to_owned()]) {
+                Ok(rules) => Policy::clone(policy).extended(rules),
+                Err(error) => Policy::failed(policy.name(), error),
+            })
+            .collect();
+        self.by_name.extend(whole.into_iter().map(|policy| (policy.name().to_owned(), Arc::new(policy))));
+    }
+
+    /// `way` holds the names from the policy that is put together to this one.
+    fn inherited(&self, policy: &Policy, way: &mut Vec<String>) -> Result<Vec<Rule>, String> {
+        let mut rules = Vec::new();
+        for extends in policy.extends() {
+            let name = &extends.policy;
+            let failed = |why: String| format!("{}: `extends`: {why}", extends.place);
+            if way.contains(name) {
+                return Err(failed(format!("policy `{name}` extends itself, through {}", way.join(", "))));
+            }
+            let other = match name.as_str() {
+                builtin::HARNESS_ONLY => {
+                    return Err(failed(
+                        "`harness-only` is another for each harness; name both in understudy.policy".into(),
+                    ));
+                }
+                builtin::GITHUB_PR => Arc::new(builtin::github_pr(&extends.repos)),
+                name => self.policy(name).ok_or_else(|| failed(self.missing(name)))?,
+            };
+            if let Some(error) = other.error() {
+                return Err(failed(format!("policy `{name}`: {error}")));
+            }
+            way.push(name.clone());
+            rules.extend(other.rules().iter().cloned());
+            rules.extend(self.inherited(&other, way)?);
+            way.pop();
+        }
+        Ok(rules)
+    }
+
+    fn missing(&self, name: &str) -> String {
+        match document::closest(name, self.names()) {
+            Some(meant) => format!("there is no policy {name:?}; did you mean `{meant}`?"),
+            None => format!("there is no policy {name:?}"),
+        }
     }
 
     /// `harness-only` is not among them: it is made for each harness.
@@ -73,19 +129,28 @@ impl Policies {
 
     /// One line for each policy that could not be loaded.
     pub fn problems(&self) -> Vec<String> {
+        // One that is compiled in fails only where it is named without what it needs.
+        let own = |policy: &&Arc<Policy>| {
+            policy.name() != builtin::GITHUB_PR || policy.error() != builtin::github_pr(&[]).error()
+        };
         let problem = |policy: &Arc<Policy>| Some(format!("policy `{}`: {}", policy.name(), policy.error()?));
         let stale = self.stale.iter();
         let stale = stale
             .map(|(name, error)| format!("policy `{name}`: {error}; what it said before stays in force"));
-        self.by_name.values().filter_map(problem).chain(stale).collect()
+        self.by_name.values().filter(own).filter_map(problem).chain(stale).collect()
+    }
+
+    /// One line for each thing that the author of a policy probably did not mean.
+    pub fn warnings(&self) -> Vec<String> {
+        self.by_name.values().flat_map(|policy| policy.warnings().to_vec()).collect()
     }
 }
 
 /// The built-in ones alone.
 impl Default for Policies {
     fn default() -> Self {
-        let by_name = BTreeMap::from([(builtin::LOCKED.to_owned(), Arc::new(builtin::locked()))]);
-        Self { by_name, stale: BTreeMap::new() }
+        let named = builtin::named().map(|policy| (policy.name().to_owned(), Arc::new(policy)));
+        Self { by_name: named.collect(), stale: BTreeMap::new() }
     }
 }
 
@@ -111,6 +176,7 @@ fn read(path: &Path) -> Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{PolicySet, Verdict};
 
     #[test]
     fn files_are_found_and_broken_ones_fail_by_name() {
@@ -124,7 +190,7 @@ mod tests {
         let policies = Policies::load(Some(directory.path()));
         assert_eq!(
             policies.names().collect::<Vec<_>>(),
-            ["broken", "folder", "harness-only", "locked", "web"]
+            ["broken", "folder", "git-hosts", "github-pr", "harness-only", "locked", "open", "web"]
         );
         assert_eq!(policies.policy("web").unwrap().rules()[0].place, "web.toml:2");
         let problems = policies.problems();
@@ -161,7 +227,63 @@ mod tests {
     #[test]
     fn without_a_directory_there_are_the_built_in_ones() {
         let names = |policies: &Policies| policies.names().map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(names(&Policies::load(None)), ["locked"]);
-        assert_eq!(names(&Policies::load(Some(Path::new("/nonexistent")))), ["locked"]);
+        assert_eq!(names(&Policies::load(None)), ["git-hosts", "github-pr", "locked", "open"]);
+        assert_eq!(
+            names(&Policies::load(Some(Path::new("/nonexistent")))),
+            ["git-hosts", "github-pr", "locked", "open"]
+        );
+    }
+    fn library(files: &[(&str, &str)]) -> Policies {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(directory.path().join(format!("{name}.toml")), text).unwrap();
+        }
+        Policies::load(Some(directory.path()))
+    }
+
+    #[test]
+    fn what_is_extended_is_put_in_through_every_step_and_denials_with_it() {
+        let policies = library(&[
+            ("a", "extends = [\"b\", \"git-hosts\"]\n[[allow]]\nhost = \"a.example\""),
+            ("b", "extends = \"c\"\n[[allow]]\nhost = \"b.example\""),
+            ("c", "[[deny]]\nhost = \"a.example\""),
+            ("pr", "extends = \"github-pr\"\nrepos = \"me/project\""),
+        ]);
+        assert!(policies.problems().is_empty(), "{:?}", policies.problems());
+        let set = PolicySet::combine(vec![policies.policy("a").unwrap()]);
+        let decide = |host: &str| set.decide(&host.parse().unwrap(), 443);
+        assert!(matches!(decide("a.example"), Verdict::Denied { .. }));
+        assert_eq!(decide("b.example"), Verdict::Allowed { rule: "b.toml:3".into() });
+        assert!(matches!(decide("codeberg.org"), Verdict::Allowed { .. }));
+        assert_eq!(policies.policy("pr").unwrap().rules().len(), 4);
+    }
+
+    #[test]
+    fn what_cannot_be_extended_fails_by_name() {
+        for (text, said) in [
+            ("extends = \"x\"", "x.toml:1: `extends`: policy `x` extends itself"),
+            ("extends = \"y\"", "`extends`: policy `x` extends itself, through x, y"),
+            (
+                "extends = \"git-host\"",
+                "x.toml:1: `extends`: there is no policy \"git-host\"; did you mean `git-hosts`?",
+            ),
+            ("extends = \"harness-only\"", "x.toml:1: `extends`: `harness-only` is another for each"),
+            ("extends = \"broken\"", "x.toml:1: `extends`: policy `broken`: broken.toml:1:1"),
+            ("extends = \"github-pr\"", "x.toml:1: `extends`: policy `github-pr`: it needs repositories"),
+        ] {
+            let policies =
+                library(&[("x", text), ("y", "extends = [\"locked\", \"x\"]"), ("broken", "hots = 1")]);
+            let error = policies.policy("x").unwrap().error().unwrap().to_owned();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_policy_whose_extensions_nobody_put_in_allows_nothing() {
+        let policy =
+            Policy::parse("p", "p.toml", "extends = \"c\"\n[[allow]]\nhost = \"a.example\"").unwrap();
+        let set = PolicySet::combine(vec![Arc::new(policy)]);
+        assert!(matches!(set.decide(&"a.example".parse().unwrap(), 443), Verdict::Failed { .. }));
+        assert!(!set.may_permit(&"a.example".parse().unwrap()));
     }
 }

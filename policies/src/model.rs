@@ -1,6 +1,6 @@
 //! What a policy is: rules with the place they were written at, or the reason why there are none.
 
-use crate::{DocumentError, HostName, HostPattern, parse};
+use crate::{Conditions, DocumentError, HostName, HostPattern, parse};
 
 /// A named list of rules. One that could not be loaded exists too: it denies everything of a set that it is in,
 /// since a rule that nobody could read may have been a denial.
@@ -8,6 +8,18 @@ use crate::{DocumentError, HostName, HostPattern, parse};
 pub struct Policy {
     name: String,
     rules: Result<Vec<Rule>, String>,
+    extends: Vec<Extends>,
+    warnings: Vec<String>,
+}
+
+/// Another policy whose rules are meant, too; [`crate::Policies`] puts them in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extends {
+    pub policy: String,
+    /// What `github-pr` may be pushed to.
+    pub repos: Vec<String>,
+    /// `web.toml:1`.
+    pub place: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +28,7 @@ pub struct Rule {
     /// Never empty.
     pub hosts: Vec<HostPattern>,
     pub ports: Ports,
+    pub conditions: Conditions,
     /// Shown in refusals.
     pub note: Option<String>,
     /// `web.toml:12`, or what else made it.
@@ -30,7 +43,7 @@ pub enum Effect {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ports {
-    /// Only a denial says this, by naming no port.
+    /// A denial says this by naming no port, and `open = true`.
     Any,
     /// Never empty.
     These(Vec<u16>),
@@ -38,17 +51,19 @@ pub enum Ports {
 
 impl Policy {
     pub fn new(name: impl Into<String>, rules: Vec<Rule>) -> Self {
-        Self { name: name.into(), rules: Ok(rules) }
+        Self { name: name.into(), rules: Ok(rules), extends: Vec::new(), warnings: Vec::new() }
     }
 
     /// From the text of `file`, which is only for messages and for the places of rules. An empty text allows nothing.
     pub fn parse(name: &str, file: &str, text: &str) -> Result<Self, DocumentError> {
-        Ok(Self::new(name, parse::rules(file, text)?))
+        let parse::Parsed { rules, extends, warnings } = parse::file(file, text)?;
+        Ok(Self { name: name.to_owned(), rules: Ok(rules), extends, warnings })
     }
 
     /// One that could not be loaded; `error` says why, in one line.
     pub fn failed(name: impl Into<String>, error: impl Into<String>) -> Self {
-        Self { name: name.into(), rules: Err(error.into()) }
+        let rules = Err(error.into());
+        Self { name: name.into(), rules, extends: Vec::new(), warnings: Vec::new() }
     }
 
     pub fn name(&self) -> &str {
@@ -64,9 +79,48 @@ impl Policy {
     pub fn error(&self) -> Option<&str> {
         self.rules.as_ref().err().map(String::as_str)
     }
+
+    /// Policies that it extends, and whose rules are not in it yet: until then it allows nothing.
+    pub fn extends(&self) -> &[Extends] {
+        &self.extends
+    }
+
+    /// The same policy with the rules of those that it extends after its own.
+    #[must_use]
+    pub fn extended(mut self, others: impl IntoIterator<Item = Rule>) -> Self {
+        if let Ok(rules) = &mut self.rules {
+            rules.extend(others);
+        }
+        self.extends.clear();
+        self
+    }
+
+    /// `FILE:LINE:COLUMN: …`, one line each: what its author probably did not mean.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Whether it allows every host.
+    pub fn is_open(&self) -> bool {
+        let open =
+            |rule: &Rule| rule.effect == Effect::Allow && rule.hosts.contains(&HostPattern::Everything);
+        self.rules().iter().any(open)
+    }
 }
 
 impl Rule {
+    /// For every request.
+    pub fn new(effect: Effect, hosts: Vec<HostPattern>, ports: Ports, place: impl Into<String>) -> Self {
+        let conditions = Conditions::default();
+        Self { effect, hosts, ports, conditions, note: None, place: place.into() }
+    }
+
+    /// Whether every request that `other` is about is one that this rule is about, as far as hosts and ports go.
+    pub(crate) fn covers(&self, other: &Rule) -> bool {
+        let covered = |host: &HostPattern| self.hosts.iter().any(|own| own.covers(host));
+        other.hosts.iter().all(covered) && self.ports.cover(&other.ports)
+    }
+
     pub fn is_about(&self, host: &HostName) -> bool {
         self.hosts.iter().any(|pattern| pattern.matches(host))
     }
@@ -77,6 +131,14 @@ impl Ports {
         match self {
             Self::Any => true,
             Self::These(ports) => ports.contains(&port),
+        }
+    }
+
+    fn cover(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Any, _) => true,
+            (Self::These(_), Self::Any) => false,
+            (Self::These(own), Self::These(other)) => other.iter().all(|port| own.contains(port)),
         }
     }
 }

@@ -1,90 +1,257 @@
 //! The text of a policy file into rules.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use toml::Spanned;
 
+use crate::builtin::GITHUB_PR;
 use crate::document::{self, OneOrMany, position};
-use crate::{DocumentError, Effect, HostPattern, Ports, Rule};
+use crate::git::{Access, Git};
+use crate::lint::lint;
+use crate::model::Extends;
+use crate::{Conditions, DocumentError, Effect, HostPattern, Ports, Rule};
+
+pub(crate) struct Parsed {
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) extends: Vec<Extends>,
+    pub(crate) warnings: Vec<String>,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    extends: List,
+    repos: List,
+    open: Option<Spanned<bool>>,
     #[serde(default)]
     allow: Vec<RawRule>,
     #[serde(default)]
     deny: Vec<RawRule>,
 }
 
+type List = Option<Spanned<OneOrMany<String>>>;
+
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RawRule {
     host: Spanned<OneOrMany<String>>,
     port: Option<Spanned<OneOrMany<u16>>>,
+    methods: List,
+    paths: List,
+    query: List,
+    git: Option<Spanned<RawAccess>>,
+    repos: List,
     note: Option<String>,
+    tcp: Later,
+    private: Later,
+    max_body: Later,
+    rate: Later,
+    splice: Later,
+    inspect: Later,
 }
 
-pub(crate) fn rules(file: &str, text: &str) -> Result<Vec<Rule>, DocumentError> {
+/// A key of the language that this version does not do: passed over, it would allow more than is written.
+type Later = Option<Spanned<IgnoredAny>>;
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RawAccess {
+    Read,
+    Write,
+}
+
+pub(crate) fn file(file: &str, text: &str) -> Result<Parsed, DocumentError> {
     let raw: File = document::parse(file, text)?;
+    let source = Source { file, text };
     let allow = raw.allow.into_iter().map(|rule| (Effect::Allow, rule));
     let deny = raw.deny.into_iter().map(|rule| (Effect::Deny, rule));
-    allow.chain(deny).map(|(effect, raw)| rule(file, text, effect, raw)).collect()
+    let rules = allow.chain(deny).map(|(effect, raw)| source.rule(effect, raw));
+    let mut rules = rules.collect::<Result<Vec<_>, _>>()?;
+    let warnings = lint(&rules).into_iter().map(|(at, what)| source.error(at, what).to_string()).collect();
+    if let Some(open) = raw.open.filter(|open| *open.get_ref()) {
+        let place = source.place(open.span().start);
+        rules.insert(0, (0, Rule::new(Effect::Allow, vec![HostPattern::Everything], Ports::Any, place)));
+    }
+    let extends = source.extends(raw.extends, raw.repos)?;
+    let rules = rules.into_iter().map(|(_, rule)| rule).collect();
+    Ok(Parsed { rules, extends, warnings })
 }
 
-fn rule(file: &str, text: &str, effect: Effect, raw: RawRule) -> Result<Rule, DocumentError> {
-    let at = raw.host.span().start;
-    let written = raw.host.into_inner().0;
-    if written.is_empty() {
-        return Err(DocumentError::at(
-            file,
-            text,
-            at,
-            "`host` is an empty list, so the rule can match nothing",
-        ));
-    }
-    let hosts = written
-        .iter()
-        .map(|host| host.parse::<HostPattern>().map_err(|e| bad_host(file, text, at, host, &e)))
-        .collect::<Result<_, _>>()?;
-    let place = format!("{file}:{}", position(text, at).0);
-    Ok(Rule { effect, hosts, ports: ports(file, text, effect, raw.port)?, note: raw.note, place })
+struct Source<'a> {
+    file: &'a str,
+    text: &'a str,
 }
 
-fn bad_host(file: &str, text: &str, at: usize, host: &str, error: &dyn std::error::Error) -> DocumentError {
-    DocumentError::at(file, text, at, format!("`host`: {host:?}: {error}"))
+impl Source<'_> {
+    /// `repos` are for the one built-in policy that takes some.
+    fn extends(&self, list: List, repos: List) -> Result<Vec<Extends>, DocumentError> {
+        let meant = |list: &List| {
+            list.as_ref().is_some_and(|list| list.get_ref().0.iter().any(|name| name == GITHUB_PR))
+        };
+        if let Some(repos) = repos.as_ref().filter(|_| !meant(&list)) {
+            let at = repos.span().start;
+            return Err(self.error(at, format!("`repos` here is for extends = [\"{GITHUB_PR}\"]")));
+        }
+        let Some(list) = list else { return Ok(Vec::new()) };
+        let place = self.place(list.span().start);
+        let repos = repos.map(|repos| repos.into_inner().0).unwrap_or_default();
+        let of = |policy| Extends { policy, repos: repos.clone(), place: place.clone() };
+        Ok(list.into_inner().0.into_iter().map(of).collect())
+    }
+
+    /// With the offset of its `host`.
+    fn rule(&self, effect: Effect, raw: RawRule) -> Result<(usize, Rule), DocumentError> {
+        let at = raw.host.span().start;
+        let hosts = self.each("host", &raw.host, |host| host.parse::<HostPattern>())?;
+        let later = [
+            ("tcp", &raw.tcp),
+            ("private", &raw.private),
+            ("max-body", &raw.max_body),
+            ("rate", &raw.rate),
+            ("splice", &raw.splice),
+            ("inspect", &raw.inspect),
+        ];
+        if let Some((key, value)) = later.iter().find_map(|(key, value)| Some((key, value.as_ref()?))) {
+            let message = format!("`{key}` is not supported by this version; leave it out");
+            return Err(self.error(value.span().start, message));
+        }
+        let rule = Rule {
+            effect,
+            hosts,
+            ports: self.ports(effect, raw.port)?,
+            conditions: self.conditions(effect, raw.methods, raw.paths, raw.query, raw.git, raw.repos)?,
+            note: raw.note,
+            place: self.place(at),
+        };
+        Ok((at, rule))
+    }
+
+    fn ports(&self, effect: Effect, raw: Option<Spanned<OneOrMany<u16>>>) -> Result<Ports, DocumentError> {
+        let Some(raw) = raw else {
+            // A denial that left other ports open would surprise; an allowance that opened them would be worse.
+            return Ok(match effect {
+                Effect::Allow => Ports::These(vec![443]),
+                Effect::Deny => Ports::Any,
+            });
+        };
+        let at = raw.span().start;
+        let ports = raw.into_inner().0;
+        if ports.is_empty() {
+            return Err(self.empty("port", at));
+        }
+        if ports.contains(&0) {
+            return Err(self.error(at, "`port`: 0 is not a port"));
+        }
+        Ok(Ports::These(ports))
+    }
+
+    fn conditions(
+        &self,
+        effect: Effect,
+        methods: List,
+        paths: List,
+        query: List,
+        git: Option<Spanned<RawAccess>>,
+        repos: List,
+    ) -> Result<Conditions, DocumentError> {
+        let Some(git) = git else {
+            if let Some(repos) = repos {
+                return Err(
+                    self.error(repos.span().start, "`repos` needs `git = \"read\"` or `git = \"write\"`")
+                );
+            }
+            if let Some(query) =
+                query.as_ref().filter(|list| list.get_ref().0.is_empty() && effect == Effect::Deny)
+            {
+                return Err(self.empty("query", query.span().start));
+            }
+            let list = |key: &str, list: List| list.map(|list| self.each(key, &list, method));
+            return Ok(Conditions {
+                methods: list("methods", methods).transpose()?.unwrap_or_default(),
+                paths: paths
+                    .map(|list| self.each("paths", &list, |item| item.parse()))
+                    .transpose()?
+                    .unwrap_or_default(),
+                query: query.map(|list| list.into_inner().0),
+                git: None,
+            });
+        };
+        let others = [("methods", methods), ("paths", paths), ("query", query)];
+        if let Some((key, list)) = others.iter().find_map(|(key, list)| Some((key, list.as_ref()?))) {
+            let message =
+                format!("`{key}` beside `git`, which says which requests are meant; make two rules of it");
+            return Err(self.error(list.span().start, message));
+        }
+        let access = match git.get_ref() {
+            RawAccess::Read => Access::Read,
+            RawAccess::Write => Access::Write,
+        };
+        let at = repos.as_ref().map_or(git.span().start, |repos| repos.span().start);
+        let repositories = repos.map(|repos| repos.into_inner().0);
+        if repositories.as_ref().is_some_and(Vec::is_empty) {
+            return Err(self.empty("repos", at));
+        }
+        let git = Git::new(access, &repositories.unwrap_or_default());
+        let git =
+            git.map_err(|error| self.error(at, format!("`repos`: write them as `owner/name`: {error}")))?;
+        Ok(Conditions { git: Some(git), ..Conditions::default() })
+    }
+
+    fn each<T, E: std::error::Error>(
+        &self,
+        key: &str,
+        list: &Spanned<OneOrMany<String>>,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<Vec<T>, DocumentError> {
+        let at = list.span().start;
+        let items = &list.get_ref().0;
+        if items.is_empty() {
+            return Err(self.empty(key, at));
+        }
+        let parsed = |item: &String| {
+            parse(item).map_err(|error| self.error(at, format!("`{key}`: {item:?}: {error}")))
+        };
+        items.iter().map(parsed).collect()
+    }
+
+    fn empty(&self, key: &str, at: usize) -> DocumentError {
+        self.error(at, format!("`{key}` is an empty list, so the rule can match nothing"))
+    }
+
+    fn place(&self, at: usize) -> String {
+        format!("{}:{}", self.file, position(self.text, at).0)
+    }
+
+    fn error(&self, at: usize, message: impl Into<String>) -> DocumentError {
+        DocumentError::at(self.file, self.text, at, message)
+    }
 }
 
-fn ports(
-    file: &str,
-    text: &str,
-    effect: Effect,
-    raw: Option<Spanned<OneOrMany<u16>>>,
-) -> Result<Ports, DocumentError> {
-    let Some(raw) = raw else {
-        // A denial that left other ports open would surprise; an allowance that opened them would be worse.
-        return Ok(match effect {
-            Effect::Allow => Ports::These(vec![443]),
-            Effect::Deny => Ports::Any,
-        });
-    };
-    let at = raw.span().start;
-    let ports = raw.into_inner().0;
-    if ports.is_empty() {
-        return Err(DocumentError::at(
-            file,
-            text,
-            at,
-            "`port` is an empty list, so the rule can match nothing",
-        ));
+#[derive(Debug, thiserror::Error)]
+enum MethodError {
+    #[error("methods are written in capitals, as `{0}`")]
+    Case(String),
+    #[error("not the name of a method")]
+    Token,
+    #[error("every method is what a rule without `methods` allows")]
+    Any,
+}
+
+/// A token of RFC 9110 section 9.1, of the letters that registered ones have.
+fn method(text: &str) -> Result<String, MethodError> {
+    if text == "*" {
+        return Err(MethodError::Any);
     }
-    if ports.contains(&0) {
-        return Err(DocumentError::at(file, text, at, "`port`: 0 is not a port"));
+    if text.is_empty() || text.len() > 32 || !text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-') {
+        return Err(MethodError::Token);
     }
-    Ok(Ports::These(ports))
+    let capitals = text.to_ascii_uppercase();
+    if capitals == text { Ok(capitals) } else { Err(MethodError::Case(capitals)) }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Effect, Policy, Ports};
+    use crate::{Effect, Policy, PolicySet, Ports, Request, Verdict};
 
     #[test]
     fn rules_keep_their_place_and_their_note() {
@@ -105,16 +272,40 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_documentation_is_true() {
-        let (_, rest) = include_str!("../../docs/policies.md").split_once("```toml\n").unwrap();
-        let (text, _) = rest.split_once("```").unwrap();
-        let policy = Policy::parse("web", "web.toml", text).unwrap();
-        let set = crate::PolicySet::combine(vec![std::sync::Arc::new(policy)]);
-        let decide = |host: &str, port| set.decide(&host.parse().unwrap(), port);
-        assert!(matches!(decide("a.cdn.example.com", 443), crate::Verdict::Allowed { .. }));
-        assert!(matches!(decide("build.example.net", 8443), crate::Verdict::Allowed { .. }));
-        let crate::Verdict::Denied { rule, .. } = decide("upload.cdn.example.com", 443) else { panic!() };
-        assert!(include_str!("../../docs/policies.md").contains(&format!("(`{rule}`)")), "{rule}");
+    fn the_examples_of_the_documentation_are_true() {
+        let documentation = include_str!("../../docs/policies.md");
+        let mut policies = crate::Policies::default();
+        for example in documentation.split("```toml\n").filter_map(|rest| rest.split("```").next()) {
+            let name =
+                example.lines().next().and_then(|line| line.strip_prefix("# ~/.config/understudy/policies/"));
+            let Some(file) = name else { continue };
+            let name = file.strip_suffix(".toml").unwrap();
+            let policy = Policy::parse(name, file, example).unwrap();
+            assert!(policy.warnings().is_empty(), "{:?}", policy.warnings());
+            policies.insert(policy);
+        }
+        let decide = |policy: &str, method: &str, host: &str, port, target: &str| {
+            let set = PolicySet::combine(vec![policies.policy(policy).unwrap()]);
+            set.decide_request(&Request::new(&host.parse().unwrap(), port, method, target))
+        };
+        for (policy, method, host, port, target, allowed) in [
+            ("web", "POST", "a.cdn.example.com", 443, "/", true),
+            ("web", "GET", "build.example.net", 8443, "/nightly/today/x.tar", true),
+            ("web", "GET", "build.example.net", 8443, "/releases/1.0/notes", true),
+            ("web", "GET", "build.example.net", 8443, "/releases/1.0/x/notes", false),
+            ("web", "POST", "build.example.net", 8443, "/nightly/today", false),
+            ("project", "POST", "github.com", 443, "/me/project-x.git/git-receive-pack", true),
+            ("project", "POST", "git.example.net", 443, "/team/a.git/git-receive-pack", true),
+            ("project", "POST", "git.example.net", 443, "/team/release.git/git-receive-pack", false),
+            ("project", "POST", "git.example.net", 443, "/team/release.git/git-upload-pack", true),
+        ] {
+            let verdict = decide(policy, method, host, port, target);
+            let found = matches!(verdict, Verdict::Allowed { .. });
+            assert_eq!(found, allowed, "{method} {host}{target}: {verdict:?}");
+        }
+        let denied = decide("web", "GET", "upload.cdn.example.com", 443, "/");
+        let Verdict::Denied { rule, .. } = denied else { panic!("{denied:?}") };
+        assert!(documentation.contains(&format!("(`{rule}`)")), "{rule}");
     }
 
     #[test]
@@ -132,6 +323,39 @@ mod tests {
             ),
             ("[[allow]]\nhost = \"a.b\"\nport = 0", "p.toml:3:8: `port`: 0 is not a port"),
             ("[[allow]]\nhost = \"a.b\"\nport = []", "p.toml:3:8: `port` is an empty list"),
+            (
+                "[[allow]]\nhost = \"a.b\"\nmethods = \"get\"",
+                "p.toml:3:11: `methods`: \"get\": methods are written in capitals, as `GET`",
+            ),
+            ("[[allow]]\nhost = \"a.b\"\nmethods = [\"*\"]", "p.toml:3:11: `methods`: \"*\": every method"),
+            ("[[allow]]\nhost = \"a.b\"\nmethods = []", "p.toml:3:11: `methods` is an empty list"),
+            ("[[allow]]\nhost = \"a.b\"\npaths = \"v1\"", "p.toml:3:9: `paths`: \"v1\": a path starts"),
+            (
+                "[[allow]]\nhost = \"a.b\"\npaths = [\"/a?b\"]",
+                "p.toml:3:9: `paths`: \"/a?b\": a path has no `?`",
+            ),
+            ("[[deny]]\nhost = \"a.b\"\nquery = []", "p.toml:3:9: `query` is an empty list"),
+            (
+                "[[allow]]\nhost = \"a.b\"\ngit = \"push\"",
+                "p.toml:3:7: unknown value; known are: read, write",
+            ),
+            ("[[allow]]\nhost = \"a.b\"\nrepos = \"o/r\"", "p.toml:3:9: `repos` needs `git"),
+            (
+                "[[allow]]\nhost = \"a.b\"\ngit = \"read\"\nrepos = \"/o/r\"",
+                "p.toml:4:9: `repos`: write them",
+            ),
+            ("[[allow]]\nhost = \"a.b\"\ngit = \"read\"\npaths = \"/\"", "p.toml:4:9: `paths` beside `git`"),
+            (
+                "[[allow]]\nhost = \"a.b\"\nmax-body = 1",
+                "p.toml:3:12: `max-body` is not supported by this version",
+            ),
+            (
+                "[[allow]]\nhost = \"a.b\"\nsplice = true",
+                "p.toml:3:10: `splice` is not supported by this version",
+            ),
+            ("open = 1", "p.toml:1:8: invalid type: integer"),
+            ("repos = \"o/r\"", "p.toml:1:9: `repos` here is for extends"),
+            ("extend = \"a\"", "p.toml:1:1: unknown key `extend`; did you mean `extends`?"),
             ("[[allow]]\nhost = \"a.b\"\nport = 65536", "p.toml:3:8: `port`: not a port"),
             ("[[allow]]\nhost = \"a.b\"\nport = \"443\"", "p.toml:3:8: `port`: invalid type: string"),
             ("[allow]\nhost = \"a.b\"", "p.toml:1:1: "),

@@ -5,11 +5,13 @@ use std::str::FromStr;
 
 use crate::{HostName, NameError};
 
-/// `host` is that name alone. `*.host` is every name one or more labels below it, and never `host` itself.
+/// `host` is that name alone. `*.host` is every name one or more labels below it, and never `host` itself. Every host at
+/// once is nothing that a person writes in a rule: `open = true` says it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostPattern {
     Exact(HostName),
     Below(HostName),
+    Everything,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +22,10 @@ pub enum PatternError {
         "`*.{0}` would match everything below a top-level domain; use at least two labels, as `*.example.com`"
     )]
     TopLevel(HostName),
+    #[error(
+        "`*.{0}` would match the domains of everybody below the public suffix `{0}`; name one, as `*.example.{0}`"
+    )]
+    PublicSuffix(HostName),
     #[error("`*` stands only at the start, as `*.example.com`")]
     Star,
     #[error("a scheme or path in a host; write the name alone, as `api.example.com`")]
@@ -35,6 +41,7 @@ impl HostPattern {
         match self {
             Self::Exact(name) => name == host,
             Self::Below(parent) => host.is_below(parent),
+            Self::Everything => true,
         }
     }
 
@@ -42,10 +49,29 @@ impl HostPattern {
     pub fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (_, Self::Exact(name)) => self.matches(name),
-            (Self::Exact(_), Self::Below(_)) => false,
+            (Self::Everything, _) => true,
+            (_, Self::Everything) | (Self::Exact(_), Self::Below(_)) => false,
             (Self::Below(parent), Self::Below(below)) => below == parent || below.is_below(parent),
         }
     }
+
+    /// The name of a suffix below which anybody can have a name of their own, as with hosting services, if it matches all
+    /// below it (the private section of the Public Suffix List).
+    pub fn shared_suffix(&self) -> Option<&HostName> {
+        match self {
+            Self::Below(parent) if public_suffix(parent) == Some(psl::Type::Private) => Some(parent),
+            _ => None,
+        }
+    }
+}
+
+/// Which section of the Public Suffix List has this name, or every name below it, if one has.
+fn public_suffix(name: &HostName) -> Option<psl::Type> {
+    let whole = |name: &str| {
+        let suffix = psl::suffix(name.as_bytes())?;
+        (suffix.as_bytes() == name.as_bytes()).then(|| suffix.typ())?
+    };
+    whole(name.as_str()).or_else(|| whole(&format!("any.{name}")))
 }
 
 impl FromStr for HostPattern {
@@ -68,6 +94,7 @@ impl FromStr for HostPattern {
         let name: HostName = name.parse()?;
         match below {
             true if !name.as_str().contains('.') => Err(PatternError::TopLevel(name)),
+            true if public_suffix(&name) == Some(psl::Type::Icann) => Err(PatternError::PublicSuffix(name)),
             true => Ok(Self::Below(name)),
             false => Ok(Self::Exact(name)),
         }
@@ -79,6 +106,7 @@ impl fmt::Display for HostPattern {
         match self {
             Self::Exact(name) => name.fmt(f),
             Self::Below(parent) => write!(f, "*.{parent}"),
+            Self::Everything => f.write_str("*"),
         }
     }
 }
@@ -114,6 +142,9 @@ mod tests {
             ("*.", PatternError::Everything),
             ("*.com", PatternError::TopLevel("com".parse().unwrap())),
             ("*.com.", PatternError::TopLevel("com".parse().unwrap())),
+            ("*.co.uk", PatternError::PublicSuffix("co.uk".parse().unwrap())),
+            ("*.CO.UK.", PatternError::PublicSuffix("co.uk".parse().unwrap())),
+            ("*.kawasaki.jp", PatternError::PublicSuffix("kawasaki.jp".parse().unwrap())),
             ("*.*.com", PatternError::Star),
             ("api*.example.com", PatternError::Star),
             ("*example.com", PatternError::Star),
@@ -145,6 +176,16 @@ mod tests {
             let (pattern, other): (HostPattern, HostPattern) =
                 (pattern.parse().unwrap(), other.parse().unwrap());
             assert_eq!(pattern.covers(&other), expected, "{pattern} {other}");
+        }
+    }
+
+    #[test]
+    fn what_lies_below_a_suffix_may_be_anybodys() {
+        let shared =
+            |text: &str| text.parse::<HostPattern>().unwrap().shared_suffix().map(HostName::to_string);
+        assert_eq!(shared("*.github.io").as_deref(), Some("github.io"));
+        for text in ["*.example.co.uk", "*.example.corp", "*.me.github.io", "co.uk", "github.io"] {
+            assert_eq!(shared(text), None, "{text}");
         }
     }
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use self::lines::Lines;
 use crate::container::Container;
 use crate::credentials::Vault;
+use crate::credentials::ledger::Ledger;
 use crate::current::Current;
 use crate::reason::Reason;
 
@@ -108,6 +109,7 @@ impl Entry {
 pub struct Audit {
     lines: Arc<Lines>,
     vault: Current<Vault>,
+    ledger: Arc<Ledger>,
 }
 
 /// The most characters of a text that a container chose, in one field of a line.
@@ -116,7 +118,7 @@ const LONGEST: usize = 1024;
 impl Audit {
     /// Whatever holds a real value of the vault is withheld from the lines.
     pub fn new(sink: impl Write + Send + 'static, vault: Current<Vault>) -> Self {
-        Self { lines: Lines::new(sink), vault }
+        Self { lines: Lines::new(sink), vault, ledger: Arc::default() }
     }
 
     pub fn stdout(vault: Current<Vault>) -> Self {
@@ -143,12 +145,24 @@ impl Audit {
             .unwrap_or_else(|| printable(&named(path_without_values(path_and_query)), LONGEST))
     }
 
+    /// What the lines so far say of secrets.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
     /// Sees to it that one whole line is written, now or with others of this moment.
     pub fn write(&self, mut entry: Entry) {
         entry.duration = u64::try_from(entry.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let chosen = [&mut entry.host, &mut entry.method, &mut entry.path, &mut entry.detail];
         for text in chosen.into_iter().flatten() {
             *text = self.shown(text, LONGEST);
+        }
+        match (entry.decision, entry.reason) {
+            (Decision::Denied | Decision::Terminated, Some(reason)) if reason.is_leak() => {
+                self.ledger.leaked(&entry.secrets);
+            }
+            (Decision::Denied, _) => {}
+            _ => self.ledger.swapped(&entry.secrets, entry.time),
         }
         self.lines.push(&entry);
     }

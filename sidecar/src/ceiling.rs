@@ -29,7 +29,13 @@ pub fn load(path: &Path) -> Result<Ceiling> {
 pub fn apply(terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Refusal> {
     let rights = Rights { policy: Arc::clone(&terms.policy), grants: Arc::clone(&terms.grants) };
     let Rights { policy, grants } = limit(rights, &terms.harness, prepare, own)?;
-    Ok(Terms { policy, grants, ..terms })
+    let mut notes = terms.notes;
+    notes.extend(open(&policy).map(|name| format!("policy `{name}` allows every public host")));
+    Ok(Terms { policy, grants, notes, ..terms })
+}
+
+fn open(policy: &PolicySet) -> impl Iterator<Item = &str> {
+    policy.policies().iter().filter(|policy| policy.is_open()).map(|policy| policy.name())
 }
 
 /// The same for the rights of a container that may run already.
@@ -46,6 +52,13 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
             format!("leave it out, or ask the administrator of this machine to change {place}")
         })?;
         policies.extend(managed.denials().map(Arc::new));
+    }
+    if let Some(open) = open(&rights.policy).find(|name| !own.permits_open(name)) {
+        // A compose file of a stranger's can name it, too.
+        return Err(Refusal::new(
+            format!("policy `{open}` allows every public host, which needs your word"),
+            format!("write `policies.open = [\"{open}\"]` into ceiling.toml, if that is what you want"),
+        ));
     }
     check(own, prepare, harness, &rights, "your own rule", |place| {
         format!("leave it out, or change {place}")
@@ -85,10 +98,9 @@ mod tests {
     use super::*;
     use crate::credentials::Grants;
 
-    /// Of a container whose compose file asks for a host.
-    fn started(managed: &[&str], own: &str) -> Result<Terms, Refusal> {
+    fn prepare(managed: &[&str]) -> Prepare {
         let file = |text: &&str| ManagedFile { path: "/m.toml".into(), text: (*text).to_owned() };
-        let prepare = Prepare {
+        Prepare {
             id: "a".repeat(64).parse().unwrap(),
             name: None,
             image: None,
@@ -97,11 +109,14 @@ mod tests {
             env: BTreeMap::new(),
             args: Vec::new(),
             managed: managed.iter().map(file).collect(),
-        };
-        let asked = Policy::from_allow_annotation("evil.example, *.good.example").unwrap();
+        }
+    }
+
+    fn given(policy: Policy, managed: &[&str], own: &str) -> Result<Terms, Refusal> {
+        let prepare = prepare(managed);
         let terms = Terms {
             harness: "generic".to_owned(),
-            policy: Arc::new(PolicySet::combine(vec![Arc::new(asked)])),
+            policy: Arc::new(PolicySet::combine(vec![Arc::new(policy)])),
             grants: Arc::new(Grants::default()),
             asked: crate::credentials::Asked::new(&prepare, "generic", Grants::default()),
             env: Vec::new(),
@@ -109,6 +124,11 @@ mod tests {
             notes: Vec::new(),
         };
         apply(terms, &prepare, &Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap())
+    }
+
+    /// Of a container whose compose file asks for a host.
+    fn started(managed: &[&str], own: &str) -> Result<Terms, Refusal> {
+        given(Policy::from_allow_annotation("evil.example, *.good.example").unwrap(), managed, own)
     }
 
     #[test]
@@ -151,6 +171,20 @@ mod tests {
             let denied = Verdict::Denied { rule: rule.into(), note: None };
             assert_eq!(terms.policy.decide(&host.parse().unwrap(), 443), denied);
         }
+    }
+
+    #[test]
+    fn an_open_policy_needs_the_users_own_word_and_is_noted() {
+        let open = |own| given(Policy::parse("open", "open.toml", "open = true").unwrap(), &[], own);
+        let refusal = open("").unwrap_err();
+        assert!(
+            refusal.remedy.starts_with("write `policies.open = [\"open\"]` into ceiling.toml"),
+            "{refusal}"
+        );
+        assert!(open("policies.open = [\"other\"]").is_err());
+        let terms = open("policies.open = [\"open\"]").unwrap();
+        assert_eq!(terms.notes, ["policy `open` allows every public host"]);
+        assert_eq!(terms.policy.label(), "open(open)");
     }
 
     #[test]

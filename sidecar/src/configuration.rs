@@ -41,7 +41,9 @@ impl Configuration {
 
     /// One line each for what works, and should be looked at.
     pub fn warnings(&self) -> Vec<String> {
-        self.vault.warnings(Day::today())
+        let mut warnings = self.vault.warnings(Day::today());
+        warnings.extend(self.policies.warnings());
+        warnings
     }
 
     pub fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {

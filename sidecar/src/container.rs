@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use understudy_control::ContainerId;
 use understudy_policies::PolicySet;
 
 use crate::credentials::{Grants, Rights};
 use crate::dns::SyntheticNames;
+use crate::proxy::HELD_AT_ONCE;
 
 #[derive(Debug)]
 pub struct Container {
@@ -22,6 +23,8 @@ pub struct Container {
     pub names: SyntheticNames,
     pub notes: Vec<String>,
     pub counters: Counters,
+    /// Bodies that are held whole in memory.
+    pub held_bodies: Arc<Semaphore>,
     revoked: watch::Sender<bool>,
 }
 
@@ -32,8 +35,6 @@ pub struct Counters {
     pub open_requests: AtomicU64,
     pub allowed: AtomicU64,
     pub denied: AtomicU64,
-    /// Requests with a real credential in them.
-    pub leaks: AtomicU64,
     /// Connections that a revocation ended.
     pub terminated: AtomicU64,
 }
@@ -53,7 +54,9 @@ impl Container {
         notes: Vec<String>,
     ) -> Self {
         let (counters, rights) = (Counters::default(), ArcSwap::from_pointee(Rights { policy, grants }));
-        Self { id, name, harness, rights, names, notes, counters, revoked: watch::channel(false).0 }
+        let held_bodies = Arc::new(Semaphore::new(HELD_AT_ONCE));
+        let revoked = watch::channel(false).0;
+        Self { id, name, harness, rights, names, notes, counters, held_bodies, revoked }
     }
 
     /// What people call it: its name, or the first 12 digits of its id.

@@ -3,9 +3,10 @@
 //! `catalogue` knows the credentials of well-known services, `declaration` reads what the operator wrote, `source` where
 //! a value is, `loading` whether it can be used, `vault` holds the real values, `stand_in` derives what containers see
 //! instead, `grants` decides who gets what, `examine` decides on one request, with `placement` (where a credential may
-//! stand), `slots` (where that is in a request), `scope` (with which methods and paths) and `finder` (where one does
-//! stand). `terms` puts together what a container that starts is given.
+//! stand), `slots` (where that is in a request head; `body` does the same for a body), `scope` (with which methods and
+//! paths) and `finder` (where one does stand). `terms` puts together what a container that starts is given.
 
+mod body;
 pub mod catalogue;
 pub mod declaration;
 pub mod examine;
@@ -15,9 +16,13 @@ pub mod foreign;
 pub mod grants;
 pub mod installation_key;
 pub mod known;
+pub mod ledger;
 pub mod loading;
-pub mod path_pattern;
+pub mod minting;
+pub mod path_template;
 pub mod placement;
+pub mod report;
+mod retired;
 pub mod rights;
 pub mod scope;
 pub mod scrub;
@@ -31,6 +36,7 @@ pub mod vault;
 #[cfg(test)]
 pub(crate) mod fixture;
 
+pub use body::{Fields, SwappedBody, examine_body, fields};
 pub use catalogue::Catalogue;
 pub use declaration::{Declaration, Foreign, GrantTo};
 pub use examine::{CredentialDenial, RequestHead, SwappedPath, Swaps, examine};

@@ -1,6 +1,6 @@
-//! From a policy and a target to a permit, or to the reason why not. Pure.
+//! From a policy and a request to a permit, or to the reason why not. Pure.
 
-use understudy_policies::{HostName, PolicySet, Verdict};
+use understudy_policies::{HostName, PolicySet, Request, Verdict};
 
 use crate::reason::Reason;
 
@@ -44,8 +44,9 @@ impl Permit {
     }
 }
 
-pub fn decide(policy: &PolicySet, host: &HostName, port: u16) -> Result<Permit, Denial> {
-    let (reason, rule, remedy) = match policy.decide(host, port) {
+pub fn decide(policy: &PolicySet, request: &Request<'_>) -> Result<Permit, Denial> {
+    let (host, port) = (request.host, request.port);
+    let (reason, rule, remedy) = match policy.decide_request(request) {
         Verdict::Allowed { rule } => {
             return Ok(Permit { host: host.clone(), port, policy: policy.label().to_owned(), rule });
         }
@@ -61,11 +62,25 @@ pub fn decide(policy: &PolicySet, host: &HostName, port: u16) -> Result<Permit, 
             let remedy = format!("use port {}, or {}", ports.join(" or "), allow(host, port));
             (Reason::PortNotAllowed, None, remedy)
         }
-        Verdict::Failed { policy, error } => (
-            Reason::PolicyFailed,
-            None,
-            format!("repair policy `{policy}` ({error}), then start the container again"),
-        ),
+        Verdict::NoMethod { methods } => {
+            let remedy = format!("use {}, or {}", methods.join(" or "), allow(host, port));
+            (Reason::MethodNotAllowed, None, remedy)
+        }
+        Verdict::NoPath { rules } => {
+            let remedy = format!(
+                "widen `paths`, `query` or `repos` at {}, or {}",
+                rules.join(" or "),
+                allow(host, port)
+            );
+            (Reason::PathNotAllowed, None, remedy)
+        }
+        Verdict::AmbiguousPath { rule, error } => {
+            let remedy = format!("{error}: write it in its plain form; the rule at {rule} asks for a path");
+            (Reason::PathAmbiguous, Some(rule), remedy)
+        }
+        Verdict::Failed { policy, error } => {
+            (Reason::PolicyFailed, None, format!("repair policy `{policy}` ({error})"))
+        }
     };
     Err(Denial { reason, policy: policy.label().to_owned(), rule, remedy })
 }
@@ -99,7 +114,8 @@ mod tests {
     #[test]
     fn a_permit_says_what_was_permitted_and_by_what() {
         let host = "A.example.".parse().unwrap();
-        let permit = decide(&PolicySet::combine(vec![web()]), &host, 8443).unwrap();
+        let permit =
+            decide(&PolicySet::combine(vec![web()]), &Request::new(&host, 8443, "GET", "/")).unwrap();
         assert_eq!((permit.host().as_str(), permit.port()), ("a.example", 8443));
         assert_eq!((permit.policy(), permit.rule()), ("web", "web.toml:2"));
     }
@@ -122,10 +138,26 @@ mod tests {
             (vec![], "a.example", 443, Reason::HostNotAllowed, "understudy.allow=a.example"),
         ] {
             let set = PolicySet::combine(policies);
-            let denial = decide(&set, &host.parse().unwrap(), port).unwrap_err();
+            let name = host.parse().unwrap();
+            let denial = decide(&set, &Request::new(&name, port, "GET", "/")).unwrap_err();
             assert_eq!((denial.reason, denial.policy.as_str()), (reason, set.label()), "{host}:{port}");
             assert!(denial.remedy.contains(said), "{}", denial.remedy);
             assert_eq!(denial.rule.is_some(), reason == Reason::DeniedByRule);
+        }
+    }
+    #[test]
+    fn a_denied_request_says_what_about_it_is_not_allowed() {
+        let text = "[[allow]]\nhost = \"api.example\"\nmethods = \"GET\"\npaths = \"/v1/*\"\n";
+        let set = PolicySet::combine(vec![Arc::new(Policy::parse("api", "api.toml", text).unwrap())]);
+        let host = "api.example".parse().unwrap();
+        for (method, target, reason, said) in [
+            ("POST", "/v1/a", Reason::MethodNotAllowed, "use GET, or start"),
+            ("GET", "/v2/a", Reason::PathNotAllowed, "`repos` at api.toml:2, or start"),
+            ("GET", "/v1//a", Reason::PathAmbiguous, "an empty segment (`//`): write it in its plain form"),
+        ] {
+            let denial = decide(&set, &Request::new(&host, 443, method, target)).unwrap_err();
+            assert_eq!(denial.reason, reason);
+            assert!(denial.remedy.contains(said), "{}", denial.remedy);
         }
     }
 }

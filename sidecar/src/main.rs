@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use understudy::config::Directories;
-use understudy::{check, serve, status};
+use understudy::credentials::Catalogue;
+use understudy::secrets::{add, kinds};
+use understudy::{check, explain, policy_files, secrets, serve, status};
 use understudy_control::{Client, ControlDirectory, Reply, Request};
+use understudy_harnesses::Harnesses;
 
 /// Lets AI coding agents run unattended in Podman containers without giving them a real credential.
 ///
@@ -28,6 +31,11 @@ enum Command {
     Serve(ServeArguments),
     /// Read the whole configuration and say what is wrong with it, with file and line
     Check(Directories),
+    /// Say what policy makes of a request, by which rule, and what would change it; reads files only
+    Explain(explain::Arguments),
+    /// The policies that there are
+    #[command(subcommand)]
+    Policy(policy_files::Command),
     /// List containers, their policies, grants and counts
     Status {
         #[command(flatten)]
@@ -36,6 +44,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// List secrets: where each comes from and may go, who holds its stand-in, what was done with it
+    Secrets(SecretsArguments),
     /// End a container's connections and grants at once, and keep it from getting new ones
     Revoke {
         #[command(flatten)]
@@ -57,6 +67,69 @@ struct ServeArguments {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+struct SecretsArguments {
+    #[command(subcommand)]
+    command: Option<SecretsCommand>,
+    #[command(flatten)]
+    control: Control,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum SecretsCommand {
+    /// Declare a secret of a known kind in secrets.toml, and say what is left to do
+    ///
+    /// The value is never asked for: as an argument it would be in the shell's history and in the list of processes.
+    Add(AddArguments),
+    /// List the kinds that `--like` and `like` in secrets.toml can name
+    Kinds(KindsArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct AddArguments {
+    /// What you call it
+    name: String,
+    /// Its kind, as `github-pat`
+    #[arg(long, value_name = "KIND")]
+    like: String,
+    /// The absolute path of the file that will hold the value
+    #[arg(long, value_name = "PATH", conflicts_with = "podman_secret")]
+    file: Option<PathBuf>,
+    /// The Podman secret that will hold the value [default: the name]
+    #[arg(long, value_name = "NAME")]
+    podman_secret: Option<String>,
+    /// Where it may be sent, instead of the kind's own hosts; can be repeated
+    #[arg(long = "host", value_name = "HOST")]
+    hosts: Vec<String>,
+    /// Who may have it; can be repeated [default: the harnesses of which it is a login, else `generic`]
+    #[arg(long, value_name = "HARNESS")]
+    grant_to: Vec<String>,
+    #[command(flatten)]
+    config: ConfigDirectory,
+}
+
+#[derive(Debug, clap::Args)]
+struct KindsArguments {
+    /// All that is known of this one
+    kind: Option<String>,
+    /// What the providers' documentation was not seen to say
+    #[arg(long, conflicts_with = "kind")]
+    unconfirmed: bool,
+    #[command(flatten)]
+    config: ConfigDirectory,
+}
+
+#[derive(Debug, clap::Args)]
+struct ConfigDirectory {
+    /// Configuration: secrets.toml, catalogue/, harnesses/
+    #[arg(long, value_name = "DIR", default_value = "/etc/understudy")]
+    config: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
 struct Control {
     /// The directory of the control socket
     #[arg(long, value_name = "DIR", default_value = "/run/understudy/control")]
@@ -75,7 +148,10 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments.directories, Duration::from_secs(arguments.drain))
             .map(|()| ExitCode::SUCCESS),
         Command::Check(directories) => Ok(check::run(&directories)),
+        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Policy(command) => policy_files::run(&command),
         Command::Status { control, json } => print_status(&control, json),
+        Command::Secrets(arguments) => print_secrets(&arguments),
         Command::Revoke { control, container } => {
             control.call(Request::Revoke { container }).map(|_| ExitCode::SUCCESS)
         }
@@ -95,6 +171,58 @@ fn print_status(control: &Control, json: bool) -> Result<ExitCode> {
         println!("{}", serde_json::to_string_pretty(&found)?);
     } else {
         print!("{}", status::table(&found));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_secrets(arguments: &SecretsArguments) -> Result<ExitCode> {
+    match &arguments.command {
+        Some(SecretsCommand::Add(arguments)) => return add_secret(arguments),
+        Some(SecretsCommand::Kinds(arguments)) => return print_kinds(arguments),
+        None => {}
+    }
+    let Reply::Secrets(found) = arguments.control.call(Request::Secrets)? else {
+        bail!("the sidecar answered another question");
+    };
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&found)?);
+    } else {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        print!("{}", secrets::text(&found, u64::try_from(now.as_millis()).unwrap_or(u64::MAX)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn add_secret(arguments: &AddArguments) -> Result<ExitCode> {
+    let config = &arguments.config.config;
+    let source = match (&arguments.file, &arguments.podman_secret) {
+        (Some(path), _) => add::Source::File(path.clone()),
+        (None, Some(name)) => add::Source::PodmanSecret(name.clone()),
+        (None, None) => add::Source::PodmanSecretOfThatName,
+    };
+    let wanted = add::Wanted {
+        name: arguments.name.clone(),
+        like: arguments.like.clone(),
+        source,
+        hosts: arguments.hosts.clone(),
+        grant_to: arguments.grant_to.clone(),
+    };
+    let catalogue = Catalogue::load(&config.join("catalogue"))?;
+    let harnesses = Harnesses::load(Some(&config.join("harnesses")));
+    print!("{}", add::run(&config.join("secrets.toml"), &wanted, &catalogue, &harnesses)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_kinds(arguments: &KindsArguments) -> Result<ExitCode> {
+    let catalogue = Catalogue::load(&arguments.config.config.join("catalogue"))?;
+    if arguments.unconfirmed {
+        for line in catalogue.unconfirmed() {
+            println!("{line}");
+        }
+    } else if let Some(name) = &arguments.kind {
+        print!("{}", kinds::details(&catalogue, catalogue.kind(name)?));
+    } else {
+        print!("{}", kinds::table(&catalogue));
     }
     Ok(ExitCode::SUCCESS)
 }

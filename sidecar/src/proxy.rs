@@ -1,6 +1,7 @@
 //! Requests, one after another or many at once, with pingora as the engine between two streams of ours: what a
 //! container sends comes in decrypted and named, and only an address that was resolved for a permit is dialled.
 
+mod answered;
 mod bodies;
 mod coding;
 mod dial;
@@ -12,6 +13,7 @@ mod gateway;
 mod grpc;
 mod h2_limits;
 mod headers;
+mod held_body;
 mod page;
 mod pool_key;
 mod record;
@@ -22,6 +24,8 @@ mod searches;
 mod stream;
 pub mod websocket;
 
+pub use answered::answered;
 pub use downstream::Downstream;
 pub use gateway::{Gateway, GatewayError, GatewayParts, Limits};
+pub(crate) use held_body::HELD_AT_ONCE;
 pub use stream::{Conn, Replay};

@@ -9,6 +9,12 @@ pub enum Reason {
     HostNotAllowed,
     /// A rule allows the host, but not on this port.
     PortNotAllowed,
+    /// Rules allow host and port, but not with this method.
+    MethodNotAllowed,
+    /// Rules allow host, port and method, but not this path or query.
+    PathNotAllowed,
+    /// A rule asks for a path, and servers may read this one differently.
+    PathAmbiguous,
     /// A `[[deny]]` rule matches.
     DeniedByRule,
     /// The container's policy could not be loaded, so it allows nothing.
@@ -47,10 +53,16 @@ pub enum Reason {
     CredentialMisplaced,
     /// A stand-in in its place, with a method or for a path that its secret is not for.
     CredentialRestricted,
+    /// A body that has a field for a credential, and is too large to be read before it is sent.
+    BodyTooLarge,
+    /// Such a body that is compressed.
+    BodyEncoded,
     /// A real credential in a request of the container.
     RealCredential,
     /// A stand-in over a connection that is not verified TLS.
     CredentialInClear,
+    /// A request to an endpoint that creates or stores credentials, and that no secret's `minting` allows.
+    CredentialMinting,
     /// The name resolves to a private, loopback, link-local or otherwise special address.
     PrivateAddress,
     /// The name does not resolve.
@@ -73,6 +85,9 @@ impl Reason {
         match self {
             Self::HostNotAllowed => "host-not-allowed",
             Self::PortNotAllowed => "port-not-allowed",
+            Self::MethodNotAllowed => "method-not-allowed",
+            Self::PathNotAllowed => "path-not-allowed",
+            Self::PathAmbiguous => "path-ambiguous",
             Self::DeniedByRule => "denied-by-rule",
             Self::PolicyFailed => "policy-failed",
             Self::AddressLiteral => "address-literal",
@@ -92,8 +107,11 @@ impl Reason {
             Self::CredentialMisdirected => "credential-misdirected",
             Self::CredentialMisplaced => "credential-misplaced",
             Self::CredentialRestricted => "credential-restricted",
+            Self::BodyTooLarge => "body-too-large",
+            Self::BodyEncoded => "body-encoded",
             Self::RealCredential => "real-credential",
             Self::CredentialInClear => "credential-in-clear",
+            Self::CredentialMinting => "credential-minting",
             Self::PrivateAddress => "private-address",
             Self::NameNotFound => "name-not-found",
             Self::UpstreamFailed => "upstream-failed",
@@ -104,12 +122,26 @@ impl Reason {
         }
     }
 
+    /// Whether a credential, or its stand-in, was on its way to where it must not go.
+    pub fn is_leak(self) -> bool {
+        matches!(
+            self,
+            Self::CredentialNotGranted
+                | Self::CredentialMisdirected
+                | Self::CredentialMisplaced
+                | Self::RealCredential
+                | Self::CredentialInClear
+        )
+    }
+
     /// The HTTP status of the page that tells it: RFC 9110 section 15.
     pub fn status(self) -> u16 {
         match self {
-            Self::Malformed | Self::NameMissing | Self::HandshakeFailed => 400,
+            Self::Malformed | Self::PathAmbiguous | Self::NameMissing | Self::HandshakeFailed => 400,
             Self::NameMismatch => 421,
             Self::Timeout => 408,
+            Self::BodyTooLarge => 413,
+            Self::BodyEncoded => 415,
             Self::Overloaded => 429,
             Self::NameNotFound | Self::UpstreamFailed | Self::UpstreamUntrusted | Self::UnreadableAnswer => {
                 502
@@ -127,7 +159,12 @@ mod tests {
 
     #[test]
     fn the_code_is_the_serialised_name() {
-        for reason in [Reason::HostNotAllowed, Reason::CredentialInClear, Reason::UpstreamUntrusted] {
+        for reason in [
+            Reason::HostNotAllowed,
+            Reason::PathAmbiguous,
+            Reason::CredentialInClear,
+            Reason::UpstreamUntrusted,
+        ] {
             assert_eq!(serde_json::to_value(reason).unwrap(), reason.code());
         }
     }

@@ -22,11 +22,13 @@ use crate::configuration::{Live, Remember};
 use crate::connection::{self, Redirected};
 use crate::container::Container;
 use crate::credentials::Surroundings;
+use crate::credentials::expiry::Day;
+use crate::credentials::report::report;
 use crate::current::Current;
 use crate::dns::Resolver;
 use crate::dns::serve::DnsService;
 use crate::harden;
-use crate::proxy::{Gateway, GatewayParts, Limits};
+use crate::proxy::{Gateway, GatewayParts, Limits, answered};
 use crate::reload::{self, Now, Reloader};
 use crate::tls::{Authority, write_roots};
 use crate::workers::{Threads, Workers};
@@ -37,8 +39,9 @@ pub fn run(directories: &Directories, drain: Duration) -> Result<()> {
     init_tracing();
     let live = Live::load(directories, Surroundings::of_this_process(), Remember::Yes)?;
     let variables = live.variables();
-    understudy_control::sys::forget_variables(variables.iter().map(String::as_str))
-        .context("taking variables of secrets out of the environment")?;
+    if let Err(error) = understudy_control::sys::forget_variables(variables.iter().map(String::as_str)) {
+        tracing::warn!(%error, "variables of secrets stay in the sidecar's environment");
+    }
     reload::say_all(&live, |_| true);
     // This thread is a worker, too.
     let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -50,7 +53,6 @@ pub fn run(directories: &Directories, drain: Duration) -> Result<()> {
 async fn serve(directories: &Directories, live: Arc<Live>, workers: Workers, drain: Duration) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-
     let mut hangup = signal(SignalKind::hangup())?;
 
     let audit = Audit::stdout(live.vault().clone());
@@ -119,6 +121,7 @@ fn build(
     let own_cookie = understudy_control::sys::netns_cookie(&probe)
         .context("SO_NETNS_COOKIE (Linux 5.14 or later is needed)")?;
     let [terms, rights, problems] = [live, live, live].map(Arc::clone);
+    let (vault, ledger) = (live.vault().clone(), Arc::clone(audit.ledger()));
     let (runtime, audit, serving) = (Handle::current(), audit.clone(), Arc::clone(&gateway));
     let registry = Registry::new(RegistryParts {
         decide_terms: Box::new(move |prepare| terms.current().terms(prepare)),
@@ -131,6 +134,10 @@ fn build(
         authority: certificate,
         range,
         own_cookie,
+        secrets: Box::new(move |holders| {
+            let vault = vault.current();
+            report(&vault, &ledger, holders, |name, text| answered(&vault, name, text), Day::today())
+        }),
         problems: Box::new(move || {
             let configuration = problems.current();
             configuration.problems().into_iter().chain(configuration.warnings()).collect()

@@ -93,6 +93,11 @@ impl Sidecar {
         status["problems"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
     }
 
+    fn secrets(&self) -> serde_json::Value {
+        let output = self.program("secrets", &["control"]).arg("--json").output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
     fn pid(&self) -> Pid {
         Pid::from_child(self.process.as_ref().unwrap())
     }
@@ -197,7 +202,7 @@ fn a_signal_is_obeyed_at_once_and_asks_commands_again() {
 }
 
 #[test]
-fn a_variable_is_read_and_no_program_inherits_it() {
+fn a_variable_is_read_once_and_only_on_the_host() {
     let mut sidecar = Sidecar::new();
     sidecar.declare("token", "variable = \"THE_TOKEN\"");
     assert!(!sidecar.output("check", &["config", "state", "control"]).status.success());
@@ -212,6 +217,28 @@ fn a_variable_is_read_and_no_program_inherits_it() {
     let output = contained.env("container", "podman").env("THE_TOKEN", VALUE).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains("runs in a container"), "{said}");
+}
+
+#[test]
+fn secrets_are_listed_with_their_bindings_and_without_their_values() {
+    let mut sidecar = Sidecar::new();
+    sidecar.write("value", VALUE);
+    sidecar.declare("token", &sidecar.file("value"));
+    sidecar.start(&[]);
+    let secrets = sidecar.secrets();
+    let token = &secrets[0];
+    assert_eq!(
+        (&token["name"], &token["kind"], &token["usable"]),
+        (&"token".into(), &"bearer".into(), &true.into())
+    );
+    assert_eq!(token["hosts"], serde_json::json!(["api.example.com"]));
+    assert_eq!(token["source"], sidecar.file("value").replace(" = ", " ").replace('"', ""));
+    let output = sidecar.output("secrets", &["control"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("token\n") && text.contains("last use        never"), "{text}");
+    assert!(!text.contains("0123456789") && !secrets.to_string().contains("0123456789"));
+    sidecar.write("config/secrets.toml", "");
+    sidecar.until("it is gone", || sidecar.secrets() == serde_json::json!([]));
 }
 
 #[test]

@@ -25,4 +25,4 @@ pub use message::{
     Prepared, Reattach, Refusal, Reply, Request, User, VERSION, Write,
 };
 pub use server::{AcceptError, Listener};
-pub use status::{ContainerStatus, Status};
+pub use status::{ContainerStatus, SecretStatus, Status};

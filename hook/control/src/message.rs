@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Attach, ContainerId, ImageId, Status};
+use crate::{Attach, ContainerId, ImageId, SecretStatus, Status};
 
 /// The protocol's version; hook and sidecar of different versions refuse each other.
 pub const VERSION: u32 = 1;
@@ -56,6 +56,8 @@ pub enum Request {
     Detach { id: ContainerId },
     /// Answered by `Status`.
     Status,
+    /// Answered by `Secrets`.
+    Secrets,
     /// Ends a container's connections and grants; `container` is an id, a unique prefix of one, or a name.
     Revoke { container: String },
 }
@@ -66,6 +68,7 @@ pub enum Reply {
     Prepared(Box<Prepared>),
     Done,
     Status(Status),
+    Secrets(Vec<SecretStatus>),
     Refused(Refusal),
 }
 

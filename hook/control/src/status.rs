@@ -1,4 +1,4 @@
-//! What `understudy status` shows. Names and counts, never a value.
+//! What `understudy status` and `understudy secrets` show. Names and counts, never a value.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,4 +33,29 @@ pub struct ContainerStatus {
     /// Connections that a revocation ended.
     pub terminated: u64,
     pub notes: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretStatus {
+    pub name: String,
+    pub kind: String,
+    /// Kind and name of where the value comes from, as `podman-secret acme`.
+    pub source: String,
+    /// Whether it can be granted.
+    pub usable: bool,
+    pub problem: Option<String>,
+    /// Where it may be sent, and where in a request it may stand, as declared.
+    pub hosts: Vec<String>,
+    pub placements: Vec<String>,
+    /// The last day on which it works, as `2027-01-31`.
+    pub expires: Option<String>,
+    /// Containers that hold its stand-in.
+    pub holders: Vec<String>,
+    /// Milliseconds since the epoch; of this run of the sidecar, as are the counts.
+    pub last_use: Option<u64>,
+    pub swaps: u64,
+    pub leaks: u64,
+    /// In one word: `nothing`, or what it is otherwise.
+    pub agent_can_read: String,
 }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
 
 /// `SO_NETNS_COOKIE` of socket(7): a number that names the network namespace a socket was made in, never used
 /// twice while the kernel runs. `ENOPROTOOPT` before Linux 5.14.
@@ -29,11 +30,15 @@ pub fn netns_cookie(socket: impl AsFd) -> io::Result<u64> {
 }
 
 /// Takes variables out of this process's environment, so that no program it starts inherits them. Only while the process
-/// has one thread: another one could be reading the environment.
+/// has one thread: another one could be reading the environment. Those that are about to end are waited for, a second.
 pub fn forget_variables<'n>(names: impl IntoIterator<Item = &'n str>) -> io::Result<()> {
     for name in names {
-        if std::fs::read_dir("/proc/self/task")?.count() != 1 {
-            return Err(io::Error::other("variables can be forgotten only before threads are started"));
+        let deadline = Instant::now() + Duration::from_secs(1);
+        while std::fs::read_dir("/proc/self/task")?.count() != 1 {
+            if Instant::now() >= deadline {
+                return Err(io::Error::other("variables can be forgotten only before threads are started"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
         // SAFETY: this is the only thread, as was just seen, and it starts none in between.
         unsafe { std::env::remove_var(name) };
@@ -77,6 +82,13 @@ pub fn peer_credentials(socket: impl AsFd) -> io::Result<PeerCredentials> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_stay_where_another_thread_could_be_reading_them() {
+        // The harness of tests has a thread of its own.
+        assert!(forget_variables(["CARGO_PKG_NAME"]).is_err());
+        assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
+    }
 
     #[test]
     fn two_sockets_of_one_namespace_share_a_cookie() {

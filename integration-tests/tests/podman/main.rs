@@ -12,6 +12,7 @@ mod hostile;
 mod images;
 mod network;
 mod refusals;
+mod reload;
 mod stages;
 
 use understudy_integration_tests::podman::Outcome;

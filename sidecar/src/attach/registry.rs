@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use understudy_control::{
-    Attach, ContainerId, ContainerStatus, Prepare, Prepared, Reattach, Refusal, Status,
+    Attach, ContainerId, ContainerStatus, Prepare, Prepared, Reattach, Refusal, SecretStatus, Status,
 };
 
 use crate::attach::descriptors::{Sockets, verify};
 use crate::attach::revocations::Revocations;
 use crate::container::Container;
+use crate::credentials::report::Holders;
 use crate::credentials::{Asked, Rights, Terms};
 use crate::dns::{SyntheticNames, SyntheticRange};
 
@@ -25,6 +26,7 @@ const MAX_CONTAINERS: usize = 4096;
 
 pub type DecideTerms = Box<dyn Fn(&Prepare) -> Result<Terms, Refusal> + Send + Sync>;
 pub type DecideRights = Box<dyn Fn(&Asked) -> Rights + Send + Sync>;
+pub type ReportSecrets = Box<dyn Fn(&Holders) -> Vec<SecretStatus> + Send + Sync>;
 pub type Start = Box<dyn Fn(Arc<Container>, Sockets) -> std::io::Result<()> + Send + Sync>;
 
 /// What the registry is built on.
@@ -43,6 +45,8 @@ pub struct RegistryParts {
     pub own_cookie: u64,
     /// Problems of the configuration now, for `status`.
     pub problems: Box<dyn Fn() -> Vec<String> + Send + Sync>,
+    /// What is to be told of secrets, given who holds a stand-in of which.
+    pub secrets: ReportSecrets,
 }
 
 pub struct Registry {
@@ -176,6 +180,24 @@ impl Registry {
             containers,
             problems: (self.parts.problems)(),
         }
+    }
+
+    pub fn secrets(&self) -> Vec<SecretStatus> {
+        let mut holders = Holders::new();
+        for (id, entry) in self.known().iter() {
+            let Known::Attached(Attached { container, asked }) = entry else { continue };
+            let rights = container.rights();
+            for name in asked.granted.names() {
+                let lost = match self.parts.revocations.contains(id) || container.is_revoked() {
+                    true => " (revoked)",
+                    false if !rights.grants.contains(&name) => " (no longer granted)",
+                    false => "",
+                };
+                holders.entry(name).or_default().push(format!("{}{lost}", container.label()));
+            }
+        }
+        holders.values_mut().for_each(|labels| labels.sort());
+        (self.parts.secrets)(&holders)
     }
 
     /// Decides anew what running containers may do, after a reload.
@@ -368,8 +390,27 @@ mod tests {
             range: SyntheticRange::default(),
             own_cookie: 0,
             problems: Box::new(Vec::new),
+            secrets: Box::new(|holders| holders.keys().map(|name| held(name, &holders[name])).collect()),
         });
         Stand { registry, started, all_withdrawn, _state: state }
+    }
+
+    fn held(name: &str, holders: &[String]) -> SecretStatus {
+        SecretStatus {
+            name: name.to_owned(),
+            kind: String::new(),
+            source: String::new(),
+            usable: true,
+            problem: None,
+            hosts: Vec::new(),
+            placements: Vec::new(),
+            expires: None,
+            holders: holders.to_vec(),
+            last_use: None,
+            swaps: 0,
+            leaks: 0,
+            agent_can_read: String::new(),
+        }
     }
 
     fn prepare(id: &str, name: &str) -> Prepare {
@@ -452,6 +493,23 @@ mod tests {
         *stand.all_withdrawn.lock().unwrap() = false;
         stand.registry.reconsider();
         assert_eq!((secrets(0), secrets(1)), (vec!["a".to_owned()], vec!["a".to_owned()]));
+    }
+
+    #[test]
+    fn who_holds_a_stand_in_is_told_and_whether_it_is_still_worth_something() {
+        let stand = stand();
+        for (id, name) in [("a", "one"), ("b", "two"), ("c", "three")] {
+            stand.registry.prepare(prepare(id, name)).unwrap();
+        }
+        attach(&stand.registry, "a").unwrap();
+        attach(&stand.registry, "b").unwrap();
+        let holders = || stand.registry.secrets()[0].holders.clone();
+        assert_eq!(holders(), ["one", "two"]);
+        stand.registry.revoke("two").unwrap();
+        assert_eq!(holders(), ["one", "two (revoked)"]);
+        *stand.all_withdrawn.lock().unwrap() = true;
+        stand.registry.reconsider();
+        assert_eq!(holders(), ["one (no longer granted)", "two (revoked)"]);
     }
 
     #[test]

@@ -65,6 +65,7 @@ fn handle(registry: &Registry, request: Request, descriptors: Vec<OwnedFd>) -> R
             Ok(Reply::Done)
         }
         Request::Status => Ok(Reply::Status(registry.status())),
+        Request::Secrets => Ok(Reply::Secrets(registry.secrets())),
         Request::Revoke { container } => registry.revoke(&container).map(|()| Reply::Done),
     };
     result.unwrap_or_else(Reply::Refused)

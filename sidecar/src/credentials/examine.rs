@@ -12,10 +12,13 @@ use std::fmt;
 use http::header::AUTHORIZATION;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use understudy_policies::HostName;
+use understudy_policies::{HostName, PathError, RequestPath};
 
 use super::foreign;
 use super::grants::Grants;
+use super::minting;
+use super::placement::Placement;
+use super::retired;
 use super::slots;
 use super::vault::{Secret, Vault};
 use crate::reason::Reason;
@@ -42,6 +45,15 @@ pub struct Swaps {
     pub path: Option<SwappedPath>,
     /// Names of the secrets that are swapped in, for the audit and the pool key; sorted, each once.
     pub secrets: Vec<String>,
+}
+
+impl Swaps {
+    /// Adds the names of secrets that are swapped in elsewhere in the request.
+    pub fn add(&mut self, secrets: Vec<String>) {
+        self.secrets.extend(secrets);
+        self.secrets.sort_unstable();
+        self.secrets.dedup();
+    }
 }
 
 /// Path and query with a real value in it. Does not print.
@@ -72,12 +84,13 @@ pub struct CredentialDenial {
 /// What is to be swapped in this request, or why it must not leave. Pure.
 pub fn examine(vault: &Vault, grants: &Grants, head: RequestHead<'_>) -> Result<Swaps, CredentialDenial> {
     no_real_value(vault, &head)?;
-    no_retired_stand_in(vault, &head)?;
+    retired::check(vault, &head)?;
     let (swaps, rests) = Swapper::new(vault, Judge { grants, head: &head }).run()?;
     if vault.bound_to(head.host).next().is_some() {
         unmistakable(vault, &head)?;
         foreign::check(vault, &head, &rests)?;
     }
+    minting::check(vault, grants, &head, &swaps)?;
     Ok(swaps)
 }
 
@@ -104,6 +117,8 @@ pub(super) enum Place<'a> {
     /// Not quoted: it may be what must not be repeated.
     HeaderName,
     Header(&'a HeaderName),
+    Body(&'a Placement),
+    AnyBody,
 }
 
 impl fmt::Display for Place<'_> {
@@ -114,6 +129,8 @@ impl fmt::Display for Place<'_> {
             Self::Host => f.write_str("host name"),
             Self::HeaderName => f.write_str("the name of a header"),
             Self::Header(name) => write!(f, "header {name}"),
+            Self::Body(placement) => write!(f, "`{placement}`"),
+            Self::AnyBody => f.write_str("body"),
         }
     }
 }
@@ -135,28 +152,8 @@ fn no_real_value(vault: &Vault, head: &RequestHead<'_>) -> Result<(), Credential
     head.headers.iter().try_for_each(|(name, value)| check(Place::Header(name), value.as_bytes()))
 }
 
-/// One of a secret that a running container was given, and that is gone since.
-fn no_retired_stand_in(vault: &Vault, head: &RequestHead<'_>) -> Result<(), CredentialDenial> {
-    if !vault.has_retired() {
-        return Ok(());
-    }
-    let check = |place: Place<'_>, text: &[u8]| match vault.retired_in(text) {
-        None => Ok(()),
-        Some(name) => Err(CredentialDenial {
-            reason: Reason::CredentialNotGranted,
-            secret: Some(name.to_owned()),
-            place: place.to_string(),
-            remedy: format!(
-                "secret `{name}` is no longer there: look for it in secrets.toml and in `understudy status`"
-            ),
-        }),
-    };
-    outside_values(head).iter().try_for_each(|(place, text)| check(*place, text))?;
-    head.headers.iter().try_for_each(|(name, value)| check(Place::Header(name), value.as_bytes()))
-}
-
 /// Every part of the head that is not the value of a header.
-fn outside_values<'a>(head: &RequestHead<'a>) -> Vec<(Place<'a>, Vec<u8>)> {
+pub(super) fn outside_values<'a>(head: &RequestHead<'a>) -> Vec<(Place<'a>, Vec<u8>)> {
     let mut parts = vec![
         (Place::Host, head.host.as_str().as_bytes().to_vec()),
         (Place::Method, head.method.as_str().as_bytes().to_vec()),
@@ -166,18 +163,32 @@ fn outside_values<'a>(head: &RequestHead<'a>) -> Vec<(Place<'a>, Vec<u8>)> {
     parts
 }
 
+/// What to do about a path that servers read differently, where one matters.
+pub(super) fn plainly(error: PathError) -> String {
+    format!(
+        "at this host, credentials are in some paths or in what is sent to them, and {error}: write it plainly"
+    )
+}
+
 /// Refuses what could be one credential for us and another for the upstream.
 fn unmistakable(vault: &Vault, head: &RequestHead<'_>) -> Result<(), CredentialDenial> {
-    let malformed = |name: &HeaderName, remedy: &str| CredentialDenial {
+    let malformed = |place: Place<'_>, remedy: &str| CredentialDenial {
         reason: Reason::Malformed,
         secret: None,
-        place: Place::Header(name).to_string(),
+        place: place.to_string(),
         remedy: remedy.to_owned(),
     };
     let authorizations = head.headers.get_all(AUTHORIZATION).iter();
     if authorizations.map(|value| slots::basic(value.as_bytes())).any(|basic| basic == Some(None)) {
         let remedy = "after `Basic`, send the Base64 of `user:password` (RFC 7617)";
-        return Err(malformed(&AUTHORIZATION, remedy));
+        return Err(malformed(Place::Header(&AUTHORIZATION), remedy));
+    }
+    let mut placements = vault.bound_to(head.host).flat_map(|declaration| &declaration.placements);
+    if placements.any(|placement| matches!(placement, Placement::Path(_)))
+        && head.uri.path() != "*"
+        && let Err(error) = RequestPath::parse(head.uri.path())
+    {
+        return Err(malformed(Place::Url, &plainly(error)));
     }
     // Servers that hand headers on as variables (RFC 3875 section 4.1.18) read both in one.
     let placed = |dashed: &str| {
@@ -186,20 +197,20 @@ fn unmistakable(vault: &Vault, head: &RequestHead<'_>) -> Result<(), CredentialD
     };
     let twin = |name: &&HeaderName| name.as_str().contains('_') && placed(&name.as_str().replace('_', "-"));
     match head.headers.keys().find(twin) {
-        Some(name) => Err(malformed(name, "write the header's name with `-`")),
+        Some(name) => Err(malformed(Place::Header(name), "write the header's name with `-`")),
         None => Ok(()),
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Judge<'a> {
-    grants: &'a Grants,
-    head: &'a RequestHead<'a>,
+pub(super) struct Judge<'a> {
+    pub(super) grants: &'a Grants,
+    pub(super) head: &'a RequestHead<'a>,
 }
 
 impl Judge<'_> {
     /// Whether this container may use the secret at this host at all.
-    fn may_use(&self, secret: &Secret) -> Result<(), Reason> {
+    pub(super) fn may_use(&self, secret: &Secret) -> Result<(), Reason> {
         if !self.grants.contains(secret.name()) {
             Err(Reason::CredentialNotGranted)
         } else if !secret.declaration().is_bound_to(self.head.host) {
@@ -210,7 +221,7 @@ impl Judge<'_> {
     }
 
     /// Whether a secret that stands in its place may leave with this request.
-    fn may_leave(&self, secret: &Secret, place: Place<'_>) -> Result<(), CredentialDenial> {
+    pub(super) fn may_leave(&self, secret: &Secret, place: Place<'_>) -> Result<(), CredentialDenial> {
         let declaration = secret.declaration();
         if let Err(remedy) = declaration.scope.check(self.head.method, self.head.uri, self.head.headers) {
             let name = secret.name();
@@ -224,7 +235,7 @@ impl Judge<'_> {
         Ok(())
     }
 
-    fn denial(&self, reason: Reason, secret: &Secret, place: Place<'_>) -> CredentialDenial {
+    pub(super) fn denial(&self, reason: Reason, secret: &Secret, place: Place<'_>) -> CredentialDenial {
         let (name, host, declaration) = (secret.name(), self.head.host, secret.declaration());
         let remedy = match reason {
             Reason::CredentialNotGranted => {

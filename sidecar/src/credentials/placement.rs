@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use http::HeaderName;
 use http::header::AUTHORIZATION;
+use understudy_policies::{PathPattern, PathPatternError};
 
-use super::path_pattern::{PathPattern, PathPatternError, PathTemplate};
+use super::path_template::{PathTemplate, PathTemplateError};
 
 /// Written as its `Display`; parsing and showing are inverse to each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +79,8 @@ pub enum PlacementError {
     Protocol,
     #[error(transparent)]
     Path(#[from] PathPatternError),
+    #[error(transparent)]
+    Template(#[from] PathTemplateError),
 }
 
 /// Headers that proxies change or take off (RFC 9110 section 7.6.1), those that frame the message, and those that are
@@ -288,11 +291,11 @@ mod tests {
             ("query key=VALUE", "not a key"),
             ("query ke%79", "not a key"),
             ("path /bot/**", "exactly one `{}` must mark"),
-            ("path VALUE", "a path starts with `/`"),
+            ("path VALUE", "exactly one `{}` must mark"),
             ("path", "this placement is written as `path /bot{}/**`"),
             ("form /token", "this placement is written as `form PATH FIELD`"),
             ("form token VALUE", "a path starts with `/`"),
-            ("form /a?VALUE field", "a `?` or `#`"),
+            ("form /a?VALUE field", "a path has no `?`"),
             ("json /token client_secret", "not a JSON pointer"),
             ("json /token /a~2", "not a JSON pointer"),
             ("json /token /a~", "not a JSON pointer"),

@@ -2,9 +2,9 @@
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Uri};
+use understudy_policies::{PathPattern, RequestPath};
 
 use super::examine::list;
-use super::path_pattern::{PathPattern, PlainPath};
 use super::placement::Placement;
 use super::slots::Part;
 
@@ -16,14 +16,8 @@ pub struct Scope {
 }
 
 /// Headers with which some servers let a client state another method or path than the request's own.
-const OVERRIDES: [&str; 6] = [
-    "x-http-method-override",
-    "x-http-method",
-    "x-method-override",
-    "x-original-url",
-    "x-rewrite-url",
-    "x-forwarded-prefix",
-];
+const OVERRIDES: [&str; 5] =
+    ["x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url"];
 /// The same in a query.
 const OVERRIDING_KEY: &str = "_method";
 
@@ -49,13 +43,10 @@ impl Scope {
         if self.paths.is_empty() {
             return Ok(());
         }
-        let Ok(path) = PlainPath::new(uri.path()) else {
-            return Err(
-                "it may be used for some paths only, and this one can be read in several ways: send it without `.`, `..`, `;`, `\\`, `//` and encoded slashes"
-                    .to_owned(),
-            );
-        };
-        if self.paths.iter().any(|pattern| pattern.matches(&path)) {
+        let path = RequestPath::parse(uri.path()).map_err(|error| {
+            format!("it may be used for some paths only, and servers read this one differently: {error}")
+        })?;
+        if self.paths.iter().any(|pattern| pattern.matches_surely(&path)) {
             return Ok(());
         }
         Err(format!("it may be used for {}; for others, add them to `paths`", list(&self.paths)))
@@ -91,8 +82,18 @@ mod tests {
             ("POST", "/v1/a", None, "it may be used with `GET`, `HEAD`; for others"),
             ("get", "/v1/a", None, "it may be used with `GET`"),
             ("GET", "/v2/a", None, "it may be used for `/v1/**`, `/me`; for others"),
-            ("GET", "/v1/../v2", None, "it may be used for some paths only, and this one"),
-            ("GET", "/v1/%2e%2e/v2", None, "it may be used for some paths only, and this one"),
+            (
+                "GET",
+                "/v1/../v2",
+                None,
+                "it may be used for some paths only, and servers read this one differently: the path has",
+            ),
+            (
+                "GET",
+                "/v1/%2e%2e/v2",
+                None,
+                "it may be used for some paths only, and servers read this one differently: the path has",
+            ),
             ("GET", "/v1/a", Some("x-http-method-override"), "it may be used with some methods or paths"),
             ("GET", "/v1/a", Some("x-original-url"), "it may be used with some methods or paths"),
             ("GET", "/v1/a?_Method=PUT", None, "it may be used with some methods or paths"),

@@ -10,9 +10,10 @@ use base64::prelude::BASE64_STANDARD;
 use http::HeaderName;
 use http::header::{AUTHORIZATION, COOKIE, SEC_WEBSOCKET_PROTOCOL};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
+use understudy_policies::RequestPath;
 use zeroize::Zeroizing;
 
-use super::path_pattern::{PathTemplate, PlainPath};
+use super::path_template::PathTemplate;
 use super::placement::{BasicHalf, Placement, token};
 
 /// Padding or none: clients differ.
@@ -71,7 +72,8 @@ enum Wrap {
 pub(super) struct Slot {
     /// In what [`Part::inner`] gives.
     pub(super) range: Range<usize>,
-    /// Whether its name is spelled as in the placement: some servers ignore letter case, and nothing is swapped by a guess.
+    /// Whether all around it is spelled as in the placement: servers undo percent-encoding, some ignore letter case, and
+    /// nothing is swapped by a guess.
     pub(super) exact: bool,
     spelling: Spelling,
 }
@@ -264,14 +266,21 @@ fn key_of(raw: &[u8]) -> Vec<u8> {
 
 fn segment(url: &[u8], template: &PathTemplate) -> Option<Slot> {
     let path = url.split(|b| *b == b'?').next()?;
-    let plain = PlainPath::new(std::str::from_utf8(path).ok()?).ok()?;
+    let plain = RequestPath::parse(std::str::from_utf8(path).ok()?).ok()?;
     let (number, before, behind) = template.slot(&plain)?;
     let range = pieces(path, 1, b'/').nth(number)?;
     let raw = path.get(range.clone())?;
+    if raw == [before, behind].concat().as_bytes() {
+        return None;
+    }
     let literal = raw.len() > before.len() + behind.len()
         && raw.starts_with(before.as_bytes())
         && raw.ends_with(behind.as_bytes());
-    literal.then(|| Slot::new(range.start + before.len()..range.end - behind.len(), Spelling::Segment))
+    Some(if literal {
+        Slot::new(range.start + before.len()..range.end - behind.len(), Spelling::Segment)
+    } else {
+        Slot { exact: false, ..Slot::new(range, Spelling::Segment) }
+    })
 }
 
 /// The ranges between separators, from an offset on.
@@ -392,7 +401,7 @@ mod tests {
         for (url, found) in [
             ("/bot123%3Aabc/send?x=/botno/", Some("123:abc")),
             ("/bot123:abc/send", Some("123:abc")),
-            ("/%62ot123/send", None),
+            ("/%62ot123/send", Some("~bot123")),
             ("/x/../bot123/send", None),
             ("/bot/send", None),
         ] {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, Version};
+use http::{HeaderMap, StatusCode, Uri, Version};
 use pingora_core::modules::http::HttpModules;
 use pingora_core::protocols::l4::ext::TcpKeepalive;
 use pingora_core::protocols::{ALPN, Digest};
@@ -16,8 +16,10 @@ use pingora_core::upstreams::peer::HttpPeer;
 use pingora_error::{Error, ErrorType, Result};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+use understudy_policies::Request;
 
 use super::failure::failure;
+use super::held_body::{self, HeldBody};
 use super::page::Page;
 use super::pool_key::PoolKey;
 use super::record::Exchange;
@@ -27,7 +29,7 @@ use super::searches::Searches;
 use super::{Downstream, h2_limits, headers};
 use crate::audit::Audit;
 use crate::connection::Standing;
-use crate::credentials::{RequestHead, Swaps, Vault, examine};
+use crate::credentials::{CredentialDenial, RequestHead, Swaps, Vault, examine, examine_body, fields};
 use crate::current::Current;
 use crate::decide::decide;
 use crate::dns::{Resolver, Upstream};
@@ -84,7 +86,8 @@ impl Engine {
         exchange.entry(|entry| entry.host = Some(target.host.to_string()));
 
         let rights = container.rights();
-        let permit = decide(&rights.policy, &target.host, downstream.port).map_err(|denial| {
+        let asked = Request::new(&target.host, downstream.port, method.as_str(), target.path.as_str());
+        let permit = decide(&rights.policy, &asked).map_err(|denial| {
             exchange.entry(|entry| entry.rule = denial.rule);
             Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
         })?;
@@ -103,11 +106,7 @@ impl Engine {
             headers,
         };
         let vault = self.vault.current();
-        let swaps = examine(&vault, &rights.grants, head).map_err(|denial| {
-            exchange.entry(|entry| entry.secrets = denial.secret.into_iter().collect());
-            let detail = Some(format!("in {}", denial.place));
-            Page { detail, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
-        })?;
+        let swaps = examine(&vault, &rights.grants, head).map_err(|denial| denied(exchange, denial))?;
 
         let upstream = self.resolver.current().resolve(permit).await.map_err(|denial| {
             exchange.entry(|entry| entry.detail = Some(denial.detail.clone()));
@@ -120,6 +119,56 @@ impl Engine {
         let searches = Searches::new(vault, &rights.grants, head);
         Ok((target, upstream, swaps, searches))
     }
+
+    /// The body, if it has a field for a credential: read, examined, swapped. What is swapped in is added to `swaps`.
+    async fn hold(
+        &self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+        target: &Target,
+        swaps: &mut Swaps,
+    ) -> Result<Result<Option<HeldBody>, Page>> {
+        let Some(accepted) = &exchange.accepted else { return Ok(Err(exchange.refuse(Reason::Internal))) };
+        let downstream = Arc::clone(&accepted.downstream);
+        let (host, verified_tls) = (&target.host, downstream.tls);
+        let request = session.req_header();
+        let uri = Uri::from(target.path.clone());
+        let head =
+            RequestHead { host, method: &request.method, verified_tls, uri: &uri, headers: &request.headers };
+        let (vault, rights) = (self.vault.current(), downstream.container.rights());
+        let fields = match fields(&vault, &head) {
+            Ok(None) => return Ok(Ok(None)),
+            Ok(Some(fields)) => fields,
+            Err(denial) => return Ok(Err(denied(exchange, denial))),
+        };
+        let Ok(permit) = Arc::clone(&downstream.container.held_bodies).acquire_owned().await else {
+            return Ok(Err(exchange.refuse(Reason::Internal)));
+        };
+        let body = match held_body::read(session).await? {
+            Ok(body) if body.is_empty() => return Ok(Ok(None)),
+            Ok(body) => body,
+            Err(error) => {
+                let detail = Some(error.to_string());
+                return Ok(Err(Page { detail, ..exchange.refuse(Reason::BodyTooLarge) }));
+            }
+        };
+        let request = session.req_header();
+        let head =
+            RequestHead { host, method: &request.method, verified_tls, uri: &uri, headers: &request.headers };
+        match examine_body(&vault, &rights.grants, head, fields, &body) {
+            Ok(swapped) => {
+                swaps.add(swapped.secrets);
+                Ok(Ok(Some(HeldBody::new(swapped.bytes, permit))))
+            }
+            Err(denial) => Ok(Err(denied(exchange, denial))),
+        }
+    }
+}
+
+fn denied(exchange: &mut Exchange, denial: CredentialDenial) -> Page {
+    exchange.entry(|entry| entry.secrets = denial.secret.into_iter().collect());
+    let detail = Some(format!("in {}", denial.place));
+    Page { detail, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
 }
 
 #[async_trait]
@@ -154,9 +203,16 @@ impl ProxyHttp for Engine {
         session.set_read_timeout(None);
         // Without it, the second of two requests that arrive together is dropped without an answer.
         session.set_pipelining_enabled(true);
-        match self.judge(session, exchange).await {
-            Ok((target, upstream, swaps, searches)) => {
-                exchange.allow(target, upstream, swaps, searches);
+        let judged = match self.judge(session, exchange).await {
+            Ok((target, upstream, mut swaps, searches)) => {
+                let body = self.hold(session, exchange, &target, &mut swaps).await?;
+                body.map(|body| (target, upstream, swaps, searches, body))
+            }
+            Err(page) => Err(page),
+        };
+        match judged {
+            Ok((target, upstream, swaps, searches, body)) => {
+                exchange.allow(target, upstream, swaps, searches, body);
                 Ok(false)
             }
             Err(page) => {
@@ -188,6 +244,7 @@ impl ProxyHttp for Engine {
         // HTTP/2 has no WebSocket upgrade that this engine speaks (RFC 8441); in the clear nothing is negotiated.
         options.alpn = if websocket || !key.tls { ALPN::H1 } else { ALPN::H2H1 };
         options.max_h2_streams = 100;
+        options.h2_stream_window_size = Some(h2_limits::UPSTREAM_WINDOW);
         options.idle_timeout = Some(UPSTREAM_IDLE);
         options.total_connection_timeout = Some(share.max(Duration::from_millis(1)));
         options.read_timeout = None;
@@ -234,6 +291,9 @@ impl ProxyHttp for Engine {
         headers::normalise(request, &plan.target, &plan.swaps)?;
         headers::swap(request, &session.req_header().headers, &plan.swaps)?;
         headers::readable(request, plan)?;
+        if let Some(body) = &plan.body {
+            body.announce(request)?;
+        }
         if request.version == Version::HTTP_2 && request.remove_header(&http::header::EXPECT).is_some() {
             // pingora's HTTP/2 client never passes a 100 on, and the container would wait for it.
             if session.req_header().version == Version::HTTP_11 {
@@ -253,10 +313,15 @@ impl ProxyHttp for Engine {
         if exchange.is_revoked() {
             return Error::e_explain(ErrorType::InternalError, "revoked");
         }
-        // For an upstream, no body is its end; an empty one is nothing yet.
-        match body.take() {
-            Some(chunk) => *body = Some(exchange.sent(session, chunk, end)?),
-            None => drop(exchange.sent(session, Bytes::new(), true)?),
+        // It was searched when it was read; what is put here holds a real value by intent.
+        if let Some(held) = exchange.plan.as_ref().and_then(|plan| plan.body.as_ref()) {
+            held.replace(body, end)?;
+        } else {
+            // For an upstream, no body is its end; an empty one is nothing yet.
+            match body.take() {
+                Some(chunk) => *body = Some(exchange.sent(session, chunk, end)?),
+                None => drop(exchange.sent(session, Bytes::new(), true)?),
+            }
         }
         let length = body.as_ref().map_or(0, Bytes::len);
         exchange.entry(|entry| entry.bytes_up += length as u64);

@@ -1,11 +1,14 @@
-//! HTTP/2 settings towards containers. pingora's bounds hold only as long as nobody sets options of their own, so
-//! each bound is set here.
+//! HTTP/2 settings, most of them towards containers. pingora's bounds hold only as long as nobody sets options of their
+//! own, so each bound is set here.
 
 use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
 
 /// Decoded headers of one request; an agent's are a few KiB.
 pub(super) const HEADER_LIST: u32 = 64 * 1024;
 pub(super) const STREAMS: u32 = 128;
+/// What an upstream may send of one response before the container reads it (bytes). It is memory, and part of the
+/// connection's 8 MiB, which other responses need, too. Enough for 160 Mbit/s from 100 ms away.
+pub(super) const UPSTREAM_WINDOW: u32 = 2 << 20;
 /// Requests whose streams were reset still run for a moment: this many at once before more are refused.
 pub(super) const REQUESTS_IN_FLIGHT: usize = 2 * STREAMS as usize;
 

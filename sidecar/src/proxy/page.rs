@@ -93,7 +93,10 @@ fn sentence(reason: Reason) -> &'static str {
     match reason {
         Reason::HostNotAllowed => "refused by policy: no rule allows this host. Trying again will not help",
         Reason::PortNotAllowed => "refused by policy: this host is allowed, but not on this port",
-        Reason::DeniedByRule => "refused by policy: a rule denies this host. Trying again will not help",
+        Reason::MethodNotAllowed => "refused by policy: this host is allowed, but not with this method",
+        Reason::PathNotAllowed => "refused by policy: this host is allowed, but not this path or query",
+        Reason::PathAmbiguous => "refused: servers differ in how they read this path, and policy asks for it",
+        Reason::DeniedByRule => "refused by policy: a rule denies this request. Trying again will not help",
         Reason::PolicyFailed => "refused: the container's policy could not be loaded, so it allows nothing",
         Reason::AddressLiteral => {
             "refused: connect by a host name; addresses that were not looked up are not reachable"
@@ -124,8 +127,15 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::CredentialRestricted => {
             "refused: a stand-in with a method or for a path that its secret is not for"
         }
+        Reason::BodyTooLarge => {
+            "refused: a body with a field for a credential is read whole, and this one is too large"
+        }
+        Reason::BodyEncoded => "refused: a body with a field for a credential must not be compressed",
         Reason::RealCredential => "refused: the request holds a real credential",
         Reason::CredentialInClear => "refused: a stand-in over a connection without TLS",
+        Reason::CredentialMinting => {
+            "refused: this endpoint creates or stores credentials, which no secret is allowed to do here"
+        }
         Reason::PrivateAddress => "refused: this name leads to a private or otherwise special address",
         Reason::NameNotFound => {
             "the sidecar cannot resolve this name; neither the request nor policy is at fault"

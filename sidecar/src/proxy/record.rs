@@ -8,6 +8,7 @@ use super::Downstream;
 use super::dial::Dialer;
 use super::downstream::InFlight;
 use super::failure::Failure;
+use super::held_body::HeldBody;
 use super::page::Page;
 use super::pool_key::PoolKey;
 use super::request::{Target, Upgrade};
@@ -54,6 +55,7 @@ pub(super) struct Plan {
     pub(super) upstream: Upstream,
     pub(super) swaps: Swaps,
     pub(super) searches: Searches,
+    pub(super) body: Option<HeldBody>,
     pub(super) key: Option<PoolKey>,
 }
 
@@ -136,13 +138,20 @@ impl Exchange {
         self.broken.is_some()
     }
 
-    pub(super) fn allow(&mut self, target: Target, upstream: Upstream, swaps: Swaps, searches: Searches) {
+    pub(super) fn allow(
+        &mut self,
+        target: Target,
+        upstream: Upstream,
+        swaps: Swaps,
+        searches: Searches,
+        body: Option<HeldBody>,
+    ) {
         if let Some(accepted) = &mut self.accepted {
             accepted.entry.decision = Decision::Allowed;
             accepted.entry.rule = Some(upstream.permit().rule().to_owned());
             accepted.entry.secrets = swaps.secrets.clone();
         }
-        self.plan = Some(Plan { target, upstream, swaps, searches, key: None });
+        self.plan = Some(Plan { target, upstream, swaps, searches, body, key: None });
     }
 
     /// The dialler of the next try. `None` when all addresses were tried, or nothing was allowed.
@@ -193,9 +202,6 @@ impl Exchange {
             accepted.entry.reason = Some(Reason::Revoked);
         }
         let counters = &container.counters;
-        if accepted.entry.reason == Some(Reason::RealCredential) {
-            counters.leaks.fetch_add(1, Relaxed);
-        }
         match accepted.entry.decision {
             Decision::Allowed => &counters.allowed,
             Decision::Denied => &counters.denied,

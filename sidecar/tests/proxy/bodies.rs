@@ -1,141 +1,209 @@
-//! What a container sends: a real value goes nowhere, wherever it is in a body; a stand-in is only counted.
+//! Fields of bodies: what the upstream gets is what a direct client would have sent, whole and with its length, or nothing.
 
-use std::io::Write;
-use std::sync::atomic::Ordering::SeqCst;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body, Frame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::client::{Client, H1, H2, full, tls, whole};
-use crate::upstream::Protocols;
-use crate::world::{HOST, REAL, STAND_IN, TO_HOST, World};
+use crate::client::{self, Client, H1, H2, Sent, full, whole};
+use crate::upstream::{Protocols, digest};
+use crate::world::{HOST, Options, REAL, STAND_IN, TO_HOST, World};
 
-const WAYS: [(&[&[u8]], Protocols); 4] =
-    [(H1, Protocols::Http1), (H1, Protocols::Http2), (H2, Protocols::Http1), (H2, Protocols::Http2)];
+const PROVIDER: &str =
+    "kind = \"api-key\"\nplacements = [\"form /upload secret\", \"json /upload /auth/key\"]";
+const FORM: &str = "application/x-www-form-urlencoded";
+const JSON: &str = "application/json";
 
-#[tokio::test]
-async fn a_real_value_is_stopped_before_its_end_goes_upstream() {
-    let percent: String = REAL.bytes().map(|byte| format!("%{byte:02x}")).collect();
-    for (alpn, protocols) in WAYS {
-        for value in [REAL.to_owned(), BASE64_STANDARD.encode(format!("x:{REAL}")), percent.clone()] {
-            let world = World::speaking(protocols).await;
-            let mut client = Client::new(&world, alpn).await;
-            let (sender, receiver) = tokio::sync::mpsc::channel::<Bytes>(1);
-            let body: crate::client::Sent = Box::pin(crate::streaming::Chunks(receiver)) as _;
-            let request = client.request("/sink").method("POST").body(body).unwrap();
-            let (first, rest) = value.split_at(10);
-            let rest = rest.to_owned();
-            sender.send(Bytes::from(format!("before {first}"))).await.unwrap();
-            let sending = tokio::spawn(async move {
-                drop(sender.send(Bytes::from(rest + " after")).await);
-            });
-            let (head, body) = whole(client.send(request).await.unwrap()).await;
-            assert_eq!(head.status, 403, "{protocols:?}");
-            assert_eq!(head.headers["x-understudy-reason"], "real-credential");
-            assert!(String::from_utf8_lossy(&body).contains("in the body"), "{body:?}");
-            let line = world.only_line().await;
-            assert_eq!(
-                (&line["reason"], &line["secrets"][0]),
-                (&"real-credential".into(), &"provider".into())
-            );
-            assert_eq!(world.container.counters.leaks.load(SeqCst), 1);
-            let received = world.upstream.seen.received.lock().unwrap().clone();
-            assert!(format!("before {first}").as_bytes().starts_with(&received), "{received:?}");
-            sending.await.unwrap();
+async fn world(protocols: Protocols) -> World {
+    World::with(Options { protocols, provider: PROVIDER, ..Options::default() }).await
+}
+
+/// A body that does not tell its length.
+fn unsized_body(text: String) -> Sent {
+    struct Unsized(Full<Bytes>);
+    impl Body for Unsized {
+        type Data = Bytes;
+        type Error = Infallible;
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Pin::new(&mut self.0).poll_frame(context)
         }
     }
+    Box::pin(Unsized(Full::new(text.into())))
+}
+
+async fn send(world: &World, alpn: &[&[u8]], kind: &str, body: Sent) -> (http::response::Parts, Bytes) {
+    let mut client = Client::new(world, alpn).await;
+    let request = client.request("/upload").method("POST").header("content-type", kind);
+    let answer = client.send(request.body(body).unwrap());
+    let answer = tokio::time::timeout(Duration::from_secs(20), answer).await.expect("an answer in time");
+    whole(answer.unwrap()).await
 }
 
 #[tokio::test]
-async fn a_real_value_in_a_small_or_an_encoded_body_never_leaves() {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    encoder.write_all(format!("{{\"prompt\": \"{REAL}\"}}").as_bytes()).unwrap();
-    let encoded = encoder.finish().unwrap();
-    for (alpn, protocols) in WAYS {
-        for (coding, body) in [("identity", REAL.as_bytes().to_vec()), ("gzip", encoded.clone())] {
-            let world = World::speaking(protocols).await;
-            let mut client = Client::new(&world, alpn).await;
-            let request = client.request("/sink").method("POST").header("content-encoding", coding);
-            let (head, _) = whole(client.send(request.body(full(body)).unwrap()).await.unwrap()).await;
-            assert_eq!(head.headers["x-understudy-reason"], "real-credential");
-            assert!(world.upstream.seen.received.lock().unwrap().is_empty());
-            assert_eq!(world.only_line().await["reason"], "real-credential");
-        }
-    }
-}
-
-#[tokio::test]
-async fn stand_ins_in_a_body_go_on_and_are_counted() {
-    for (alpn, protocols) in WAYS {
-        let world = World::speaking(protocols).await;
-        let mut client = Client::new(&world, alpn).await;
-        let body = format!("{STAND_IN} and {STAND_IN}");
-        let request = client.request("/sink").method("POST").body(full(body.clone())).unwrap();
-        assert_eq!(whole(client.send(request).await.unwrap()).await.1, "sunk");
-        assert_eq!(*world.upstream.seen.received.lock().unwrap(), body.as_bytes());
-        let line = world.only_line().await;
-        assert_eq!((&line["stand-ins-in-body"], &line["decision"]), (&2.into(), &"allowed".into()));
-    }
-}
-
-#[tokio::test]
-async fn a_body_waits_for_nothing() {
-    for (alpn, protocols) in WAYS {
-        let world = World::speaking(protocols).await;
-        let mut client = Client::new(&world, alpn).await;
-        let (sender, receiver) = tokio::sync::mpsc::channel::<Bytes>(1);
-        let body: crate::client::Sent = Box::pin(crate::streaming::Chunks(receiver)) as _;
-        let request = client.request("/sink").method("POST").body(body).unwrap();
-        let answer = tokio::spawn(async move { client.send(request).await.map(|answer| answer.status()) });
-        let mut sent = 0;
-        for chunk in ["ends like one: sk-test", "-", "x"] {
-            sender.send(Bytes::from(chunk)).await.unwrap();
-            sent += chunk.len();
-            while world.upstream.seen.received.lock().unwrap().len() < sent {
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+async fn a_field_is_swapped_over_every_pair_of_versions_with_and_without_a_length() {
+    let escaped = STAND_IN.replace('I', "%49");
+    let padding = "x".repeat(40_000);
+    for (kind, sent, left) in [
+        (FORM, format!("a=%20&secret={escaped}&b={padding}"), format!("a=%20&secret={REAL}&b={padding}")),
+        (
+            JSON,
+            format!(
+                "{{\"auth\": {{\"key\":\"{}\"}} , \"b\":\"{padding}\"}}",
+                STAND_IN.replace('I', "\\u0049")
+            ),
+            format!("{{\"auth\": {{\"key\":\"{REAL}\"}} , \"b\":\"{padding}\"}}"),
+        ),
+    ] {
+        for alpn in [H1, H2] {
+            for protocols in [Protocols::Http1, Protocols::Http2] {
+                for known in [true, false] {
+                    let world = world(protocols).await;
+                    let body = if known { full(sent.clone()) } else { unsized_body(sent.clone()) };
+                    let (head, answer) = send(&world, alpn, kind, body).await;
+                    assert_eq!(head.status, 200, "{answer:?}");
+                    assert_eq!(answer, digest(left.as_bytes()), "{kind} {alpn:?} {protocols:?} {known}");
+                    let seen = world.upstream.last();
+                    let length = seen.headers.get("content-length").map(|value| value.to_str().unwrap());
+                    assert_eq!(length, known.then_some(left.len().to_string().as_str()));
+                    let line = world.only_line().await;
+                    assert_eq!(line["secrets"], serde_json::json!(["provider"]));
+                    assert_eq!(line["bytes-up"], left.len());
+                }
             }
         }
-        drop(sender);
-        assert_eq!(answer.await.unwrap().unwrap(), 200);
     }
 }
 
-/// Where a body ends is in doubt, so it must not end for the upstream.
 #[tokio::test]
-async fn a_chunk_that_is_none_ends_the_connection_on_both_sides() {
-    for protocols in [Protocols::Http1, Protocols::Http2] {
-        let world = World::speaking(protocols).await;
-        let mut stream = tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
-        let head = format!("POST /sink HTTP/1.1\r\nHost: {HOST}\r\nTransfer-Encoding: chunked\r\n\r\n");
-        stream.write_all(head.as_bytes()).await.unwrap();
-        stream.write_all(b"4\r\ngood\r\nzz\r\nbad\r\n").await.unwrap();
-        let mut answer = Vec::new();
-        drop(stream.read_to_end(&mut answer).await);
-        assert!(!String::from_utf8_lossy(&answer).contains("sunk"));
-        assert_ne!(world.only_line().await["decision"], "allowed");
-        assert!(!world.upstream.seen.received.lock().unwrap().ends_with(b"bad"));
+async fn a_large_body_with_a_length_is_swapped_whole() {
+    for length in [65_000, 65_536, 65_600, 700_000, 1 << 20] {
+        for alpn in [H1, H2] {
+            let world = world(Protocols::Both).await;
+            let padding = "y".repeat(length - format!("secret={STAND_IN}&b=").len());
+            let body = format!("secret={STAND_IN}&b={padding}");
+            assert_eq!(body.len(), length);
+            let (head, answer) = send(&world, alpn, FORM, full(body)).await;
+            assert_eq!(head.status, 200, "{length} {answer:?}");
+            assert_eq!(answer, digest(format!("secret={REAL}&b={padding}").as_bytes()), "{length} {alpn:?}");
+        }
     }
 }
 
-/// It is asked before the body is read, and nothing of the search changes that.
 #[tokio::test]
-async fn a_body_can_wait_for_100_continue() {
+async fn a_body_that_is_too_large_is_refused_before_anything_is_sent() {
+    let body = |length: usize| format!("secret={STAND_IN}&b={}", "z".repeat(length));
+    for (body, said) in [
+        (full(body(1 << 20)), "it may have 1 MiB"),
+        (unsized_body(body(1 << 16)), "it may have 64 KiB without a Content-Length"),
+    ] {
+        let world = world(Protocols::Both).await;
+        let (head, answer) = send(&world, H1, FORM, body).await;
+        let answer = String::from_utf8_lossy(&answer);
+        assert_eq!(
+            (head.status.as_u16(), head.headers["x-understudy-reason"].as_bytes()),
+            (413, &b"body-too-large"[..])
+        );
+        assert!(answer.contains(said), "{answer}");
+        assert_eq!(world.upstream.connections(), 0);
+    }
+    let world = world(Protocols::Both).await;
+    let (head, _) = send(&world, H2, FORM, unsized_body(body(1 << 16))).await;
+    assert_eq!(head.status, 413);
+    assert_eq!(world.upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_body_that_cannot_be_told_is_refused() {
+    let deep = format!("{{\"auth\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
+    for (kind, body, status, reason) in [
+        (FORM, format!("secret={STAND_IN}&secret=theirs"), 400, "malformed"),
+        (FORM, format!("secret={STAND_IN}&a=%"), 400, "malformed"),
+        (FORM, "secret=theirs".to_owned(), 403, "foreign-credential"),
+        (FORM, format!("a={REAL}"), 403, "real-credential"),
+        (JSON, "{\"auth\":".to_owned(), 400, "malformed"),
+        (JSON, deep, 400, "malformed"),
+        (JSON, format!("{{\"auth\":{{\"key\":\"{STAND_IN}\",\"key\":\"x\"}}}}"), 400, "malformed"),
+    ] {
+        for alpn in [H1, H2] {
+            let world = world(Protocols::Both).await;
+            let (head, answer) = send(&world, alpn, kind, full(body.clone())).await;
+            assert_eq!(head.status.as_u16(), status, "{answer:?}");
+            assert_eq!(head.headers["x-understudy-reason"], reason);
+            assert!(!String::from_utf8_lossy(&answer).contains("theirs"));
+            assert_eq!(world.upstream.connections(), 0);
+            assert!(!world.audit_text().contains(REAL));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_body_is_refused_and_one_of_another_type_passes() {
+    for alpn in [H1, H2] {
+        let world = world(Protocols::Both).await;
+        let mut client = Client::new(&world, alpn).await;
+        let request = client.request("/upload").method("POST").header("content-type", JSON);
+        let request = request.header("content-encoding", "gzip").body(full("\x1f")).unwrap();
+        let (head, _) = whole(client.send(request).await.unwrap()).await;
+        assert_eq!(
+            (head.status.as_u16(), head.headers["x-understudy-reason"].as_bytes()),
+            (415, &b"body-encoded"[..])
+        );
+        assert_eq!(world.upstream.connections(), 0);
+        let (head, answer) = send(&world, alpn, "text/plain", full(format!("secret={STAND_IN}"))).await;
+        assert_eq!(
+            (head.status.as_u16(), answer),
+            (200, digest(format!("secret={STAND_IN}").as_bytes()).into())
+        );
+        let (head, _) = send(&world, alpn, FORM, full("")).await;
+        assert_eq!(head.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_waits_to_be_told_to_go_on_is_told() {
     for protocols in [Protocols::Http1, Protocols::Http2] {
-        let world = World::speaking(protocols).await;
-        let mut stream = tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
+        let world = world(protocols).await;
+        let mut stream = client::tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
+        let body = format!("secret={STAND_IN}");
         let head = format!(
-            "POST /sink HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 4\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+            "POST /upload HTTP/1.1\r\nHost: {HOST}\r\nExpect: 100-continue\r\nContent-Type: {FORM}\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
         );
         stream.write_all(head.as_bytes()).await.unwrap();
-        let mut interim = [0; 25];
-        stream.read_exact(&mut interim).await.unwrap();
-        assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
-        stream.write_all(b"body").await.unwrap();
-        let mut answer = Vec::new();
-        drop(stream.read_to_end(&mut answer).await);
-        assert!(String::from_utf8_lossy(&answer).contains("sunk"), "{protocols:?}");
-        assert_eq!(*world.upstream.seen.received.lock().unwrap(), b"body");
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 100");
+        stream.write_all(body.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut rest)).await;
+        let rest = String::from_utf8_lossy(&rest);
+        assert_eq!(rest.matches("HTTP/1.1 ").count(), 1, "{rest}");
+        assert!(rest.contains(&digest(format!("secret={REAL}").as_bytes())), "{rest}");
+        assert!(!world.upstream.last().headers.contains_key("expect"));
     }
+}
+
+#[tokio::test]
+async fn chunks_that_are_none_end_the_request() {
+    let world = world(Protocols::Both).await;
+    let mut stream = client::tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
+    let head = format!(
+        "POST /upload HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: {FORM}\r\nTransfer-Encoding: chunked\r\n\r\n\
+         5\r\nsecre\r\nzz\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await;
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert_eq!(world.upstream.connections(), 0);
 }

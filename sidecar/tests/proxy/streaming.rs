@@ -1,5 +1,7 @@
 //! Bytes that keep flowing: events, big bodies, trailers, tunnels.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Frame;
@@ -56,6 +58,28 @@ async fn big_uploads_are_identical() {
         assert_eq!(answer, digest(&body));
         assert_eq!(world.only_line().await["bytes-up"], SIZE);
     }
+}
+
+#[tokio::test]
+async fn little_is_held_for_a_container_that_does_not_read() {
+    const CHUNK: usize = 64 << 10;
+    let world = World::speaking(Protocols::Http2).await;
+    let script = world.upstream.script();
+    let mut client = Client::new(&world, H2).await;
+    let request = client.request("/script").body(nothing()).unwrap();
+    let response = client.send(request).await.unwrap();
+    let chunk = Bytes::from(vec![b'x'; CHUNK]);
+    let mut sent = 0;
+    while sent < 32 << 20 {
+        let sending = script.send(Frame::data(chunk.clone()));
+        if tokio::time::timeout(Duration::from_secs(1), sending).await.is_err() {
+            break;
+        }
+        sent += CHUNK;
+    }
+    // 2 MiB are the client's own window.
+    assert!(sent < 6 << 20, "{sent}");
+    drop(response);
 }
 
 #[tokio::test]

@@ -166,6 +166,12 @@ async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<
         }
         "/ws" => websocket(Request::from_parts(parts, body), seen),
         path if path.starts_with("/reflect/") => crate::reflect::answer(&parts),
+        "/repeat" => {
+            let credential = parts.headers["authorization"].clone();
+            let mut response = whole(credential.as_bytes().to_vec());
+            response.headers_mut().insert("x-echo", credential);
+            response
+        }
         "/version" => whole(format!("{:?}", parts.version)),
         _ => whole("hello"),
     };

@@ -147,7 +147,12 @@ fn refusals_name_the_annotation_or_variable_and_the_way_out() {
             "did you mean `web`?",
         ),
         (&[(annotation::POLICY, "harness-onyl")], none, "no policy", "did you mean `harness-only`?"),
-        (&[(annotation::POLICY, "qqqq")], none, "no policy", "known are: broken, locked, web, harness-only"),
+        (
+            &[(annotation::POLICY, "qqqq")],
+            none,
+            "no policy",
+            "known are: broken, git-hosts, github-pr, locked, open, web, harness-only",
+        ),
         (&[(annotation::ALLOW, "*")], none, "understudy.allow: \"*\": a bare `*`", "write host names"),
         (&[(annotation::NETWORK, "guarded")], none, "understudy.network: \"guarded\"", "--network=none"),
         (&[(annotation::PRIVACY, "quite")], none, "no privacy level `quite`", "did you mean `quiet`?"),

@@ -1,0 +1,229 @@
+//! Git over HTTPS: the smart protocol (gitprotocol-http(5)) and Git LFS (its API's `docs/api`).
+
+use std::fmt;
+
+use crate::condition::Fit;
+use crate::{PathPattern, PathPatternError, Request};
+
+/// Which of a server's repositories a rule is about, and whether fetching or pushing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Git {
+    access: Access,
+    /// As written; `**` alone if none was named.
+    repositories: Vec<String>,
+    read: Vec<Endpoint>,
+    write: Vec<Endpoint>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    /// Read, too.
+    Write,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Endpoint {
+    method: &'static str,
+    path: PathPattern,
+    /// The whole query, if it matters: which of two programs `info/refs` is asked of.
+    service: Option<&'static str>,
+}
+
+/// Method, what follows the repository, service. The operation of an LFS batch is in its body: one that asks for an
+/// upload gets addresses that the uploads themselves are still refused at.
+const READ: [(&str, &str, Option<&str>); 5] = [
+    ("GET", "info/refs", Some("git-upload-pack")),
+    ("POST", "git-upload-pack", None),
+    ("POST", "info/lfs/objects/batch", None),
+    ("GET", "info/lfs/objects/*", None),
+    ("GET", "info/lfs/locks", None),
+];
+
+const WRITE: [(&str, &str, Option<&str>); 6] = [
+    ("GET", "info/refs", Some("git-receive-pack")),
+    ("POST", "git-receive-pack", None),
+    ("PUT", "info/lfs/objects/*", None),
+    ("POST", "info/lfs/locks", None),
+    ("POST", "info/lfs/locks/verify", None),
+    ("POST", "info/lfs/locks/*/unlock", None),
+];
+
+impl Git {
+    /// `repositories` are written as `owner/name`, with stars as in paths; with or without `.git`.
+    pub fn new(access: Access, repositories: &[String]) -> Result<Self, PathPatternError> {
+        let repositories = match repositories {
+            [] => vec!["**".to_owned()],
+            some => some.to_vec(),
+        };
+        let endpoints = |all: &[(&'static str, &str, Option<&'static str>)]| {
+            let mut endpoints = Vec::new();
+            for repository in &repositories {
+                let stem = repository.strip_suffix(".git").unwrap_or(repository);
+                // A star takes `.git` in.
+                let suffixes: &[&str] = if stem.ends_with('*') { &[""] } else { &["", ".git"] };
+                for (method, rest, service) in all {
+                    for suffix in suffixes {
+                        let path = format!("/{stem}{suffix}/{rest}").parse()?;
+                        endpoints.push(Endpoint { method, path, service: *service });
+                    }
+                }
+            }
+            Ok(endpoints)
+        };
+        Ok(Self { access, read: endpoints(&READ)?, write: endpoints(&WRITE)?, repositories })
+    }
+
+    pub(crate) fn methods(&self) -> Vec<String> {
+        let methods = match self.access {
+            Access::Read => &["GET", "POST"][..],
+            Access::Write => &["GET", "POST", "PUT"],
+        };
+        methods.iter().map(|method| (*method).to_owned()).collect()
+    }
+
+    /// Of a rule that allows: `write` takes `read` in.
+    pub(crate) fn surely(&self, request: &Request<'_>) -> Fit {
+        let write: &[Endpoint] = if self.access == Access::Write { &self.write } else { &[] };
+        fit(request, self.read.iter().chain(write), |endpoint| {
+            let service = endpoint.service.is_none_or(|service| {
+                request.query().and_then(|query| query.strip_prefix("service=")) == Some(service)
+            });
+            service && request.path.as_ref().is_ok_and(|path| endpoint.path.matches_surely(path))
+        })
+    }
+
+    /// Of a rule that denies: `read` takes `write` in.
+    pub(crate) fn possibly(&self, request: &Request<'_>) -> Fit {
+        let read: &[Endpoint] = if self.access == Access::Read { &self.read } else { &[] };
+        fit(request, self.write.iter().chain(read), |endpoint| {
+            let query = request.query().unwrap_or_default();
+            let service = endpoint
+                .service
+                .is_none_or(|service| query.contains('%') || query.to_ascii_lowercase().contains(service));
+            service && request.path.as_ref().is_ok_and(|path| endpoint.path.matches_possibly(path))
+        })
+    }
+}
+
+fn fit<'e>(
+    request: &Request<'_>,
+    endpoints: impl Iterator<Item = &'e Endpoint>,
+    matches: impl Fn(&Endpoint) -> bool,
+) -> Fit {
+    let mut of_method = endpoints.filter(|endpoint| endpoint.method == request.method).peekable();
+    match &request.path {
+        _ if of_method.peek().is_none() => Fit::NotMethod,
+        Err(error) => Fit::Unclear(*error),
+        Ok(_) if of_method.any(matches) => Fit::Yes,
+        Ok(_) => Fit::NotPath,
+    }
+}
+
+/// `git read of org/*`
+impl fmt::Display for Git {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let access = match self.access {
+            Access::Read => "read",
+            Access::Write => "write",
+        };
+        write!(f, "git {access} of {}", self.repositories.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn git(access: Access, repositories: &[&str]) -> Git {
+        let repositories: Vec<String> = repositories.iter().map(|name| (*name).to_owned()).collect();
+        Git::new(access, &repositories).unwrap()
+    }
+
+    fn allows(git: &Git, method: &str, target: &str) -> bool {
+        let host = "git.example".parse().unwrap();
+        git.surely(&Request::new(&host, 443, method, target)) == Fit::Yes
+    }
+
+    fn denies(git: &Git, method: &str, target: &str) -> bool {
+        let host = "git.example".parse().unwrap();
+        git.possibly(&Request::new(&host, 443, method, target)) == Fit::Yes
+    }
+
+    const FETCH: [(&str, &str); 5] = [
+        ("GET", "/org/repo.git/info/refs?service=git-upload-pack"),
+        ("POST", "/org/repo/git-upload-pack"),
+        ("POST", "/org/repo.git/info/lfs/objects/batch"),
+        ("GET", "/org/repo.git/info/lfs/objects/0123abcd"),
+        ("GET", "/org/repo.git/info/lfs/locks?path=a"),
+    ];
+
+    const PUSH: [(&str, &str); 6] = [
+        ("GET", "/org/repo.git/info/refs?service=git-receive-pack"),
+        ("POST", "/org/repo.git/git-receive-pack"),
+        ("PUT", "/org/repo.git/info/lfs/objects/0123abcd"),
+        ("POST", "/org/repo.git/info/lfs/locks"),
+        ("POST", "/org/repo.git/info/lfs/locks/verify"),
+        ("POST", "/org/repo.git/info/lfs/locks/7/unlock"),
+    ];
+
+    #[test]
+    fn reading_allows_a_fetch_and_no_push() {
+        for repositories in [&["org/repo"][..], &["org/repo.git"], &["org/*"], &["**"], &[]] {
+            let (read, write) = (git(Access::Read, repositories), git(Access::Write, repositories));
+            for (method, target) in FETCH {
+                assert!(allows(&read, method, target) && allows(&write, method, target), "{target}");
+            }
+            for (method, target) in PUSH {
+                assert!(!allows(&read, method, target) && allows(&write, method, target), "{target}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_repositories_and_other_pages_are_not_meant() {
+        let write = git(Access::Write, &["org/repo", "team/*"]);
+        for (method, target) in [
+            ("POST", "/org/repository/git-upload-pack"),
+            ("POST", "/org/repo/x/git-upload-pack"),
+            ("POST", "/evil/org/repo/git-receive-pack"),
+            ("POST", "/team/a/b/git-receive-pack"),
+            ("GET", "/org/repo/info/refs"),
+            ("GET", "/org/repo/info/refs?service=git-upload-pack&service=git-receive-pack"),
+            ("GET", "/org/repo/info/refs?service=git-archive"),
+            ("GET", "/org/repo/settings"),
+            ("DELETE", "/org/repo.git/git-receive-pack"),
+            ("POST", "/org%2Frepo/git-receive-pack"),
+        ] {
+            assert!(!allows(&write, method, target), "{method} {target}");
+        }
+        assert!(allows(&write, "POST", "/team/a.git/git-receive-pack"));
+    }
+
+    #[test]
+    fn a_denied_push_cannot_be_spelled_around_and_leaves_fetching_alone() {
+        let no_push = git(Access::Write, &["org/repo"]);
+        for (method, target) in PUSH {
+            assert!(denies(&no_push, method, target), "{target}");
+        }
+        for (method, target) in FETCH {
+            assert!(!denies(&no_push, method, target), "{target}");
+            assert!(denies(&git(Access::Read, &[]), method, target), "{target}");
+        }
+        for (method, target) in [
+            ("POST", "/ORG/Repo.git/git-receive-pack"),
+            ("GET", "/org/repo.git/info/refs?x=1&service=git-receive-pack"),
+            ("GET", "/org/repo.git/info/refs?service=git%2Dreceive-pack"),
+            ("POST", "/org%2Frepo/git-receive-pack"),
+        ] {
+            assert!(denies(&no_push, method, target), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_repository_that_is_no_path_is_an_error() {
+        for name in ["/org/repo", "org/../x", "org/repo?x", "org//repo"] {
+            assert!(Git::new(Access::Read, &[name.to_owned()]).is_err(), "{name}");
+        }
+    }
+}

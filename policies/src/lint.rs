@@ -1,0 +1,105 @@
+//! What the author of a file probably did not mean: rules that are written twice, add nothing, or never match. Pure.
+
+use crate::{Effect, Rule};
+
+/// Every rule is compared with every other.
+const MOST: usize = 2000;
+
+/// The place of each rule's `host` in the text, in bytes, and what is to be said about it.
+pub(crate) fn lint(rules: &[(usize, Rule)]) -> Vec<(usize, String)> {
+    let shared = rules.iter().flat_map(|(at, rule)| {
+        let allowed = rule.hosts.iter().filter(|_| rule.effect == Effect::Allow);
+        allowed.filter_map(|host| host.shared_suffix()).map(|suffix| {
+            (
+                *at,
+                format!("anybody can have a name below `{suffix}`, where an agent could send what it likes"),
+            )
+        })
+    });
+    let mut found: Vec<(usize, String)> = shared.collect();
+    if rules.len() <= MOST {
+        found.extend(rules.iter().enumerate().filter_map(|(at, (offset, rule))| {
+            rules.iter().enumerate().find_map(|(other_at, (_, other))| {
+                Some((*offset, superfluous(rule, other, at.cmp(&other_at))?))
+            })
+        }));
+    }
+    found.sort();
+    found
+}
+
+/// What `other` makes of `rule`, which comes before it, after it, or is it.
+fn superfluous(rule: &Rule, other: &Rule, order: std::cmp::Ordering) -> Option<String> {
+    if order.is_eq() || !other.covers(rule) {
+        return None;
+    }
+    let same = other.effect == rule.effect && other.conditions == rule.conditions;
+    if same && rule.covers(other) {
+        return order.is_gt().then(|| format!("this rule says the same as the one at {}", other.place));
+    }
+    if !other.conditions.is_empty() {
+        return None;
+    }
+    match (rule.effect, other.effect) {
+        (Effect::Allow, Effect::Deny) => {
+            Some(format!("this rule can never match: the [[deny]] rule at {} wins over it", other.place))
+        }
+        (Effect::Deny, Effect::Allow) => None,
+        // Of two that cover each other, the one with conditions is in vain, wherever it stands.
+        _ => Some(format!("this rule adds nothing to the one at {}", other.place)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Policy;
+
+    fn warnings(text: &str) -> Vec<String> {
+        Policy::parse("w", "w.toml", text).unwrap().warnings().to_vec()
+    }
+
+    #[test]
+    fn what_is_in_vain_is_told_with_its_place() {
+        let allow = |text: &str| format!("[[allow]]\nhost = {text}\n");
+        let deny = |text: &str| format!("[[deny]]\nhost = {text}\n");
+        for (text, said) in [
+            (
+                allow("\"a.example\"") + &allow("\"A.example.\""),
+                "w.toml:4:8: this rule says the same as the one at w.toml:2",
+            ),
+            (
+                allow("\"a.b.example\"") + &allow("\"*.b.example\""),
+                "w.toml:2:8: this rule adds nothing to the one at w.toml:4",
+            ),
+            (
+                allow("\"a.example\"\nport = 1") + &allow("\"a.example\"\nport = [1, 2]"),
+                "w.toml:2:8: this rule adds nothing",
+            ),
+            (
+                allow("\"a.example\"\nmethods = \"GET\"") + &allow("\"a.example\""),
+                "w.toml:2:8: this rule adds nothing",
+            ),
+            (
+                allow("\"a.example\"") + &deny("[\"a.example\", \"b.example\"]"),
+                "w.toml:2:8: this rule can never match: the [[deny]] rule at w.toml:4 wins",
+            ),
+            (allow("\"*.github.io\""), "w.toml:2:8: anybody can have a name below `github.io`"),
+        ] {
+            let found = warnings(&text);
+            assert!(found.len() == 1 && found[0].starts_with(said), "{text}{found:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_meant_is_not() {
+        for text in [
+            "[[allow]]\nhost = \"a.example\"\n[[allow]]\nhost = \"a.example\"\nport = 80\n",
+            "[[allow]]\nhost = \"*.b.example\"\n[[deny]]\nhost = \"a.b.example\"\n",
+            "[[allow]]\nhost = \"a.example\"\n[[deny]]\nhost = \"a.example\"\nmethods = \"DELETE\"\n",
+            "[[allow]]\nhost = \"a.example\"\nmethods = \"GET\"\n[[allow]]\nhost = \"a.example\"\npaths = \"/a\"\n",
+            "[[deny]]\nhost = \"*.github.io\"\n",
+        ] {
+            assert!(warnings(text).is_empty(), "{text}{:?}", warnings(text));
+        }
+    }
+}

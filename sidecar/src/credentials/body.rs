@@ -1,0 +1,215 @@
+//! Credentials in the body of a request: the fields that `form` and `json` placements name, and no others. Pure.
+
+mod form;
+mod json;
+
+use std::ops::Range;
+
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use understudy_policies::{HostName, RequestPath};
+use zeroize::Zeroizing;
+
+use super::declaration::{Declaration, Foreign};
+use super::examine::{CredentialDenial, Judge, Place, RequestHead, plainly};
+use super::grants::Grants;
+use super::placement::Placement;
+use super::retired;
+use super::vault::Vault;
+use crate::reason::Reason;
+
+/// What the fields of a body are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fields {
+    /// `application/x-www-form-urlencoded`.
+    Form,
+    Json,
+}
+
+/// What goes upstream instead of the body.
+pub struct SwappedBody {
+    pub bytes: Zeroizing<Vec<u8>>,
+    /// Sorted, each once; empty if nothing was swapped.
+    pub secrets: Vec<String>,
+}
+
+/// Why the fields of a body cannot be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum Unreadable {
+    #[error("the body is not what its Content-Type says")]
+    Malformed,
+    #[error("the body is nested deeper than 128 levels")]
+    Deep,
+    #[error("the field stands in the body twice")]
+    Twice,
+}
+
+/// A field of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Field {
+    /// As it is written, with quotes or escapes.
+    range: Range<usize>,
+    /// None: it is no text.
+    value: Option<String>,
+}
+
+impl Fields {
+    fn of(content_type: &str) -> Option<Self> {
+        let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match essence.as_str() {
+            "application/x-www-form-urlencoded" => Some(Self::Form),
+            "application/json" | "text/json" => Some(Self::Json),
+            other if other.ends_with("+json") => Some(Self::Json),
+            _ => None,
+        }
+    }
+
+    fn mean(self, placement: &Placement) -> bool {
+        matches!(
+            (self, placement),
+            (Self::Form, Placement::Form { .. }) | (Self::Json, Placement::Json { .. })
+        )
+    }
+
+    fn find(self, body: &[u8], placement: &Placement) -> Result<Option<Field>, Unreadable> {
+        match placement {
+            Placement::Form { field, .. } => form::find(body, field),
+            Placement::Json { pointer, .. } => json::find(body, pointer),
+            _ => Ok(None),
+        }
+    }
+
+    fn spelled(self, credential: &str) -> Zeroizing<String> {
+        match self {
+            Self::Form => form::spelled(credential),
+            Self::Json => json::spelled(credential),
+        }
+    }
+}
+
+/// Whether the body of this request may hold a credential in a field, so that it must be read before anything is sent.
+pub fn fields(vault: &Vault, head: &RequestHead<'_>) -> Result<Option<Fields>, CredentialDenial> {
+    let types: Vec<_> = head.headers.get_all(CONTENT_TYPE).iter().collect();
+    let fields = types.iter().filter_map(|value| value.to_str().ok().and_then(Fields::of)).next();
+    let Some(fields) = fields else { return Ok(None) };
+    if placements(vault, head.host, fields).next().is_none() {
+        return Ok(None);
+    }
+    let path = plain_path(head)?;
+    let Some((_, placement)) = placements(vault, head.host, fields).find(|(_, p)| is_for(p, &path)) else {
+        return Ok(None);
+    };
+    if types.len() > 1 {
+        return Err(denial(Reason::Malformed, Place::Header(&CONTENT_TYPE), "send it once"));
+    }
+    let plain = |value: &http::HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity");
+    if !head.headers.get_all(CONTENT_ENCODING).iter().all(plain) {
+        let remedy = "send the body without Content-Encoding: it has a field for a credential";
+        return Err(denial(Reason::BodyEncoded, Place::Body(placement), remedy));
+    }
+    Ok(Some(fields))
+}
+
+/// The body with real values where stand-ins stand in its fields, or why it must not leave.
+pub fn examine_body(
+    vault: &Vault,
+    grants: &Grants,
+    head: RequestHead<'_>,
+    fields: Fields,
+    body: &[u8],
+) -> Result<SwappedBody, CredentialDenial> {
+    if let Some(name) = vault.real_value_in(body) {
+        let remedy = format!(
+            "the real value of secret `{name}` must not be in a container: find out how it got there, and replace it at its provider"
+        );
+        let denial = denial(Reason::RealCredential, Place::AnyBody, &remedy);
+        return Err(CredentialDenial { secret: Some(name.to_owned()), ..denial });
+    }
+    let judge = Judge { grants, head: &head };
+    let path = plain_path(&head)?;
+    let mut hits: Vec<(Range<usize>, Zeroizing<String>)> = Vec::new();
+    let mut secrets = Vec::new();
+    for (declaration, placement) in placements(vault, head.host, fields).filter(|(_, p)| is_for(p, &path)) {
+        let place = Place::Body(placement);
+        let found = fields.find(body, placement);
+        let found = found.map_err(|error| denial(Reason::Malformed, place, &error.to_string()))?;
+        let Some(field) = found else { continue };
+        let value = field.value.as_deref().unwrap_or_default();
+        if field.value.is_some() && value.is_empty() {
+            continue;
+        }
+        if let Some(name) = vault.retired_in(value.as_bytes()) {
+            return Err(retired::gone(name, place));
+        }
+        for secret in vault.stand_ins_in(value.as_bytes()) {
+            judge.may_use(secret).map_err(|reason| judge.denial(reason, secret, place))?;
+            let mut own = secret.declaration().placements.iter();
+            let own = own.any(|own| is_for(own, &path) && same_field(own, placement));
+            if !own || !secret.answers_to(value.as_bytes()) {
+                return Err(judge.denial(Reason::CredentialMisplaced, secret, place));
+            }
+            judge.may_leave(secret, place)?;
+            hits.push((field.range.clone(), fields.spelled(secret.value().expose())));
+            secrets.push(secret.name().to_owned());
+        }
+        if declaration.foreign == Foreign::Deny && !vault.is_stand_in(value) {
+            let remedy = format!(
+                "only stand-ins are sent to {}; declare the credential in secrets.toml and use its stand-in",
+                head.host
+            );
+            return Err(denial(Reason::ForeignCredential, place, &remedy));
+        }
+    }
+    hits.sort_by_key(|(range, _)| range.start);
+    hits.dedup_by_key(|(range, _)| range.start);
+    let mut bytes = Zeroizing::new(Vec::with_capacity(body.len()));
+    let mut at = 0;
+    for (range, value) in &hits {
+        bytes.extend_from_slice(body.get(at..range.start).unwrap_or_default());
+        bytes.extend_from_slice(value.as_bytes());
+        at = range.end;
+    }
+    bytes.extend_from_slice(body.get(at..).unwrap_or_default());
+    secrets.sort_unstable();
+    secrets.dedup();
+    Ok(SwappedBody { bytes, secrets })
+}
+
+fn placements<'v>(
+    vault: &'v Vault,
+    host: &'v HostName,
+    fields: Fields,
+) -> impl Iterator<Item = (&'v Declaration, &'v Placement)> {
+    let of_one = |declaration: &'v Declaration| {
+        declaration.placements.iter().map(move |placement| (declaration, placement))
+    };
+    vault.bound_to(host).flat_map(of_one).filter(move |(_, placement)| fields.mean(placement))
+}
+
+fn is_for(placement: &Placement, path: &RequestPath) -> bool {
+    match placement {
+        Placement::Form { path: pattern, .. } | Placement::Json { path: pattern, .. } => {
+            pattern.matches_surely(path)
+        }
+        _ => false,
+    }
+}
+
+fn same_field(one: &Placement, other: &Placement) -> bool {
+    match (one, other) {
+        (Placement::Form { field: one, .. }, Placement::Form { field: other, .. }) => one == other,
+        (Placement::Json { pointer: one, .. }, Placement::Json { pointer: other, .. }) => one == other,
+        _ => false,
+    }
+}
+
+fn plain_path(head: &RequestHead<'_>) -> Result<RequestPath, CredentialDenial> {
+    RequestPath::parse(head.uri.path())
+        .map_err(|error| denial(Reason::Malformed, Place::Url, &plainly(error)))
+}
+
+fn denial(reason: Reason, place: Place<'_>, remedy: &str) -> CredentialDenial {
+    CredentialDenial { reason, secret: None, place: place.to_string(), remedy: remedy.to_owned() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+use http::{HeaderMap, HeaderValue, Method, Uri};
+use proptest::prelude::*;
+
+use super::super::fixture::{Values, declared, vault};
+use super::*;
+
+const KEY: &str = "key-REALrealREAL_0123456789";
+const OTHER: &str = "oth-REALrealREAL_0123456789";
+const WIDE: &str = "wid-REALrealREAL_0123456789";
+const FORM: &str = "application/x-www-form-urlencoded";
+const JSON: &str = "application/json; charset=utf-8";
+
+struct Setup {
+    vault: Vault,
+    grants: Grants,
+    host: HostName,
+}
+
+/// `key` is granted, `other` (for the same fields) is not.
+fn setup(more: &str) -> Setup {
+    let with = |name: &str, more: &str| {
+        let placements = "[\"form /token secret\", \"json /v1/* /auth/key\"]";
+        declared(name, more).replace("[\"header x-api-key\"]", placements)
+    };
+    // The same field, by another path.
+    let wide = declared("wide", more).replace("header x-api-key", "form /* secret");
+    let text = [with("key", more), with("other", more), wide].concat();
+    let vault = vault(&text, &Values::from([("key", KEY), ("other", OTHER), ("wide", WIDE)]));
+    Setup { vault, grants: ["key", "wide"].into_iter().collect(), host: "api.example.com".parse().unwrap() }
+}
+
+impl Setup {
+    fn fill(&self, text: &str) -> String {
+        self.vault.secrets().iter().fold(text.to_owned(), |text, secret| {
+            text.replace(&format!("{{{}}}", secret.name()), secret.stand_in())
+        })
+    }
+
+    /// The body that leaves, or the reason why it does not. None: it is not looked into.
+    fn sent(
+        &self,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Result<Option<String>, CredentialDenial> {
+        let uri: Uri = url.parse().unwrap();
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(
+                http::HeaderName::from_bytes(name.as_bytes()).unwrap(),
+                HeaderValue::from_str(value).unwrap(),
+            );
+        }
+        let method = Method::POST;
+        let head =
+            RequestHead { host: &self.host, method: &method, verified_tls: true, uri: &uri, headers: &map };
+        let Some(fields) = fields(&self.vault, &head)? else { return Ok(None) };
+        let swapped = examine_body(&self.vault, &self.grants, head, fields, self.fill(body).as_bytes())?;
+        let changed = swapped.bytes.as_slice() != self.fill(body).as_bytes();
+        assert_eq!(changed, !swapped.secrets.is_empty());
+        Ok(Some(String::from_utf8(swapped.bytes.to_vec()).unwrap()))
+    }
+
+    fn of_type(&self, url: &str, kind: &str, body: &str) -> Result<Option<String>, Reason> {
+        self.sent(url, &[("content-type", kind)], body).map_err(|denial| denial.reason)
+    }
+}
+
+#[test]
+fn declared_fields_are_swapped_and_all_else_stays() {
+    let setup = setup("");
+    let form = |body| setup.of_type("/token", FORM, body);
+    assert_eq!(form("a=%20+&secret={key}&b"), Ok(Some(format!("a=%20+&secret={KEY}&b"))));
+    assert_eq!(form("secret={wide}"), Ok(Some(format!("secret={WIDE}"))));
+    assert_eq!(form("s%65cret={key}"), Ok(Some(format!("s%65cret={KEY}"))));
+    assert_eq!(form("a=1&secret="), Ok(Some("a=1&secret=".to_owned())));
+    // In another field it is worthless, and not in the way.
+    let stays = setup.fill("text={key}");
+    assert_eq!(form("text={key}"), Ok(Some(stays)));
+    let json = |body| setup.of_type("/v1/x", JSON, body);
+    assert_eq!(
+        json(r#" { "auth" : {"x":1,"key": "{key}" } ,"n":1e3} "#),
+        Ok(Some(format!(r#" {{ "auth" : {{"x":1,"key": "{KEY}" }} ,"n":1e3}} "#)))
+    );
+    assert_eq!(json("[]"), Ok(Some("[]".to_owned())));
+    assert_eq!(json(r#"{"auth":{"key":null}}"#), Ok(Some(r#"{"auth":{"key":null}}"#.to_owned())));
+}
+
+#[test]
+fn other_bodies_are_not_looked_into() {
+    let setup = setup("");
+    for (url, kind) in
+        [("/other/x", FORM), ("/token", JSON), ("/v1/x", FORM), ("/token", "text/plain"), ("/v1/x/y", JSON)]
+    {
+        assert_eq!(setup.of_type(url, kind, "{"), Ok(None), "{url} {kind}");
+    }
+}
+
+#[test]
+fn the_table_of_reasons() {
+    let setup = setup("");
+    for (url, kind, body, reason) in [
+        ("/token", FORM, "secret={other}", Reason::CredentialNotGranted),
+        ("/token", FORM, "secret=x{key}", Reason::CredentialMisplaced),
+        ("/token", FORM, "secret=theirs", Reason::ForeignCredential),
+        ("/token", FORM, "secret={key}&secret=theirs", Reason::Malformed),
+        ("/token", FORM, "secret={key}&x=%2", Reason::Malformed),
+        ("/token", FORM, "text=key-REALrealREAL_0123456789", Reason::RealCredential),
+        ("/x/../token", FORM, "secret={key}", Reason::Malformed),
+        ("/v1/x", JSON, r#"{"auth":{"key":"theirs"}}"#, Reason::ForeignCredential),
+        ("/v1/x", JSON, r#"{"auth":{"key":["{key}"]}}"#, Reason::ForeignCredential),
+        ("/v1/x", JSON, r#"{"auth":{"key":"{key} "}}"#, Reason::CredentialMisplaced),
+        ("/v1/x", JSON, r#"{"auth":{"key":"{key}","key":"x"}}"#, Reason::Malformed),
+        ("/v1/x", JSON, r#"{"auth":{"key":"{key}"}"#, Reason::Malformed),
+        ("/v1/x", JSON, &"[".repeat(10_000), Reason::Malformed),
+    ] {
+        assert_eq!(setup.of_type(url, kind, body), Err(reason), "{body}");
+    }
+    let encoded = [("content-type", JSON), ("content-encoding", "gzip")];
+    assert_eq!(setup.sent("/v1/x", &encoded, "{}").unwrap_err().reason, Reason::BodyEncoded);
+    let identity = [("content-type", JSON), ("content-encoding", "Identity")];
+    assert!(setup.sent("/v1/x", &identity, "{}").is_ok());
+    let twice = [("content-type", JSON), ("content-type", "text/plain")];
+    assert_eq!(setup.sent("/v1/x", &twice, "{}").unwrap_err().reason, Reason::Malformed);
+    let denial = setup.sent("/token", &[("content-type", FORM)], "secret=theirs-0123456789").unwrap_err();
+    assert_eq!(denial.place, "`form /token secret`");
+    assert!(!format!("{denial:?}").contains("0123456789"), "{denial:?}");
+}
+
+#[test]
+fn limits_of_the_secret_hold_for_bodies() {
+    let reading = setup("methods = \"GET\"");
+    assert_eq!(reading.of_type("/token", FORM, "secret={key}"), Err(Reason::CredentialRestricted));
+    let allowing = setup("foreign = \"allow\"");
+    assert_eq!(allowing.of_type("/token", FORM, "secret=theirs"), Ok(Some("secret=theirs".to_owned())));
+    assert_eq!(allowing.of_type("/token", FORM, "secret={key}x"), Err(Reason::CredentialMisplaced));
+}
+
+proptest! {
+    /// Whatever stands around the field, all of it stays.
+    #[test]
+    fn a_swap_changes_the_field_alone(
+        before in "[a-z]{1,4}=[a-z0-9+*]{0,9}&", after in "(&[a-z]{1,4}=[a-z0-9%]{0,0}){0,3}",
+        member in "\"[a-j]{1,3}\" ?: ?(\"[ !#-\\[\\]-~]{0,9}\"|[1-9][0-9]{0,4}|\\[\\{\\},null\\]) ?,", space in "[ \\n\\t]{0,3}",
+    ) {
+        let setup = setup("");
+        let form = |credential: &str| format!("{before}secret={credential}{after}");
+        prop_assert_eq!(setup.of_type("/token", FORM, &form("{key}")), Ok(Some(form(KEY))));
+        let json = |credential: &str| format!("{space}{{\"auth\":{{{member}{space}\"key\":\"{credential}\"{space}}}}}");
+        prop_assert_eq!(setup.of_type("/v1/x", JSON, &json("{key}")), Ok(Some(json(KEY))));
+    }
+}

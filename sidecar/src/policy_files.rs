@@ -1,0 +1,121 @@
+//! `understudy policy`: the policies that there are, and a first one to start from.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use understudy_policies::{Policies, builtin};
+
+use crate::config::Directories;
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Names of all policies, and what is wrong with them
+    List(Directories),
+    /// The text of one
+    Show {
+        #[command(flatten)]
+        directories: Directories,
+        name: String,
+    },
+    /// Print a policy to start from; it allows nothing yet
+    New,
+}
+
+pub fn run(command: &Command) -> Result<ExitCode> {
+    match command {
+        Command::List(directories) => {
+            print!("{}", list(&Policies::load(Some(&directories.policies()))));
+        }
+        Command::Show { directories, name } => print!("{}", show(directories, name)?),
+        Command::New => print!("{NEW}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+const NEW: &str = include_str!("../data/new-policy.toml");
+
+fn list(policies: &Policies) -> String {
+    let mut text = format!("{}: built in, what the container's harness needs\n", builtin::HARNESS_ONLY);
+    for policy in policies.names().filter_map(|name| policies.policy(name)) {
+        let kind = if builtin::is_reserved(policy.name()) { "built in, " } else { "" };
+        let open = if policy.is_open() { ", open: every public host" } else { "" };
+        let _ = match policy.error() {
+            Some(error) => writeln!(text, "{}: {kind}not usable: {error}", policy.name()),
+            None => {
+                let rules = policy.rules().len();
+                let plural = if rules == 1 { "" } else { "s" };
+                writeln!(text, "{}: {kind}{rules} rule{plural}{open}", policy.name())
+            }
+        };
+    }
+    text
+}
+
+fn show(directories: &Directories, name: &str) -> Result<String> {
+    if let Some((_, text)) = builtin::FILES.iter().find(|(file, _)| *file == name) {
+        return Ok((*text).to_owned());
+    }
+    if builtin::is_reserved(name) {
+        bail!("`{name}` is made for each container (docs/policies.md)");
+    }
+    if Policies::load(Some(&directories.policies())).policy(name).is_none() {
+        bail!("there is no policy {name:?}; list them with: understudy policy list");
+    }
+    let path = directories.policies().join(format!("{name}.toml"));
+    std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use understudy_policies::Policy;
+
+    use super::*;
+
+    fn directories(files: &[(&str, &str)]) -> (tempfile::TempDir, Directories) {
+        let directory = tempfile::tempdir().unwrap();
+        let of = |name: &str| directory.path().join(name);
+        std::fs::create_dir(of("policies")).unwrap();
+        for (name, text) in files {
+            std::fs::write(of("policies").join(name), text).unwrap();
+        }
+        let directories =
+            Directories { config: directory.path().to_owned(), state: of("state"), control: of("control") };
+        (directory, directories)
+    }
+
+    #[test]
+    fn the_policy_to_start_from_is_well_formed_and_allows_nothing() {
+        let policy = Policy::parse("new", "new.toml", NEW).unwrap();
+        assert!(policy.rules().is_empty() && policy.extends().is_empty());
+        // What it shows is well-formed, too.
+        let shown: String =
+            NEW.lines().map(|line| format!("{}\n", line.strip_prefix("#: ").unwrap_or(line))).collect();
+        assert!(Policy::parse("new", "new.toml", &shown).unwrap().rules().len() > 2);
+    }
+
+    #[test]
+    fn the_list_says_what_is_built_in_open_or_broken() {
+        let (_kept, directories) =
+            directories(&[("web.toml", "[[allow]]\nhost = \"a.example\""), ("bad.toml", "hots = 1")]);
+        let text = list(&Policies::load(Some(&directories.policies())));
+        for line in [
+            "web: 1 rule\n",
+            "bad: not usable: bad.toml:1:1: unknown key `hots`",
+            "open: built in, 1 rule, open: every public host\n",
+            "github-pr: built in, not usable: it needs repositories",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_the_text_and_no_other_file() {
+        let (_kept, directories) = directories(&[("web.toml", "# mine\n")]);
+        assert_eq!(show(&directories, "web").unwrap(), "# mine\n");
+        assert!(show(&directories, "open").unwrap().contains("open = true"));
+        for name in ["harness-only", "../secrets", "wep", ""] {
+            assert!(show(&directories, name).is_err(), "{name}");
+        }
+    }
+}
