@@ -61,6 +61,8 @@ pub enum Reason {
     RealCredential,
     /// A stand-in over a connection that is not verified TLS.
     CredentialInClear,
+    /// A request to an endpoint that creates or stores credentials, and that no secret's `minting` allows.
+    CredentialMinting,
     /// The name resolves to a private, loopback, link-local or otherwise special address.
     PrivateAddress,
     /// The name does not resolve.
@@ -107,6 +109,7 @@ impl Reason {
             Self::BodyEncoded => "body-encoded",
             Self::RealCredential => "real-credential",
             Self::CredentialInClear => "credential-in-clear",
+            Self::CredentialMinting => "credential-minting",
             Self::PrivateAddress => "private-address",
             Self::NameNotFound => "name-not-found",
             Self::UpstreamFailed => "upstream-failed",

@@ -1,13 +1,13 @@
 //! The head of a request: a real value never passes, and a stand-in passes only as a swap in its place.
 #![no_main]
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use libfuzzer_sys::fuzz_target;
-use understudy::credentials::{Grants, InstallationKey, RequestHead, Vault, declaration, examine, grants};
+use understudy::credentials::{Catalogue, Grants, InstallationKey, RequestHead, Vault, declaration, examine, grants};
 use understudy_harnesses::Harnesses;
 use understudy_policies::HostName;
 use zeroize::Zeroizing;
@@ -35,9 +35,10 @@ struct Stand {
 }
 
 static STAND: LazyLock<Option<Stand>> = LazyLock::new(|| {
-    let declared = declaration::parse("secrets.toml", SECRETS).ok()?;
+    let catalogue = Arc::new(Catalogue::new([]).ok()?);
+    let declared = declaration::parse("secrets.toml", SECRETS, &catalogue).ok()?;
     let key = InstallationKey::from_bytes(&[7; 32]);
-    let vault = Vault::new(declared, &key, |_| Ok(Zeroizing::new(REAL.into()))).ok()?;
+    let vault = Vault::new(declared, catalogue, &key, |_| Ok(Zeroizing::new(REAL.into()))).ok()?;
     let harnesses = Harnesses::load(None);
     let generic = harnesses.harness("generic").ok()?;
     let grants = grants::choose(&vault, generic, None, Some("provider")).ok()?.grants();

@@ -42,14 +42,22 @@ impl Live {
             "the installation's key (mount a volume for it: -v understudy-state:/var/lib/understudy)",
         )?;
         let known = KnownStandIns::load(&record(directories))?;
-        let loading = Loading { key: &key, around: &around, known: &known, previous: None, ask_again: true };
+        let catalogue = Arc::new(Catalogue::load(&directories.catalogue())?);
+        let loading = Loading {
+            catalogue: &catalogue,
+            key: &key,
+            around: &around,
+            known: &known,
+            previous: None,
+            ask_again: true,
+        };
         let vault = Arc::new(Vault::load(&directories.secrets_toml(), loading)?);
         let configuration = Configuration {
             settings,
             harnesses: Harnesses::load(Some(&directories.harnesses())),
             policies: Policies::load(Some(&directories.policies())),
             ceiling: ceiling::load(&directories.ceiling_toml())?,
-            catalogue: Arc::new(Catalogue::load(&directories.catalogue())?),
+            catalogue,
             vault: Arc::clone(&vault),
             stale: Vec::new(),
         };
@@ -80,12 +88,12 @@ impl Live {
         let before = self.current();
         let mut stale = Vec::new();
         let settings = self.settings(&before.settings, &mut stale);
-        let vault = self.secrets(&before.vault, ask_again, &mut stale);
+        let catalogue = self.catalogue(&before.catalogue, &mut stale);
+        let vault = self.secrets(&catalogue, &before.vault, ask_again, &mut stale);
         if let Err(error) = self.remember(&vault) {
             stale.push(error);
         }
         let ceiling = self.ceiling(&before.ceiling, &mut stale);
-        let catalogue = self.catalogue(&before.catalogue, &mut stale);
         let configuration = Configuration {
             settings,
             harnesses: Harnesses::load(Some(&self.directories.harnesses())).or_before(&before.harnesses),
@@ -155,10 +163,16 @@ impl Live {
         }
     }
 
-    fn secrets(&self, before: &Arc<Vault>, ask_again: bool, stale: &mut Vec<String>) -> Arc<Vault> {
+    fn secrets(
+        &self,
+        catalogue: &Arc<Catalogue>,
+        before: &Arc<Vault>,
+        ask_again: bool,
+        stale: &mut Vec<String>,
+    ) -> Arc<Vault> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (key, around, previous) = (&self.key, &self.around, Some(before.as_ref()));
-        let loading = Loading { key, around, known: &known, previous, ask_again };
+        let loading = Loading { catalogue, key, around, known: &known, previous, ask_again };
         match Vault::load(&self.directories.secrets_toml(), loading) {
             Ok(vault) => Arc::new(vault),
             Err(error) => {

@@ -10,9 +10,10 @@ use understudy_policies::{HostName, RequestPath};
 use zeroize::Zeroizing;
 
 use super::declaration::{Declaration, Foreign};
-use super::examine::{CredentialDenial, Judge, Place, RequestHead, plainly, retired};
+use super::examine::{CredentialDenial, Judge, Place, RequestHead, plainly};
 use super::grants::Grants;
 use super::placement::Placement;
+use super::retired;
 use super::vault::Vault;
 use crate::reason::Reason;
 
@@ -137,7 +138,7 @@ pub fn examine_body(
             continue;
         }
         if let Some(name) = vault.retired_in(value.as_bytes()) {
-            return Err(retired(name, place));
+            return Err(retired::denial(Some(name), place));
         }
         for secret in vault.stand_ins_in(value.as_bytes()) {
             judge.may_use(secret).map_err(|reason| judge.denial(reason, secret, place))?;

@@ -58,7 +58,8 @@ built_in![
     "xai",
 ];
 
-#[derive(Debug, Clone)]
+/// Empty by default.
+#[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     /// By name.
     providers: BTreeMap<String, Provider>,
@@ -213,11 +214,11 @@ impl Provider {
 }
 
 /// Finds credentials in text by how they start.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Search {
     /// Those with a prefix, in the order of the automaton's patterns.
     shapes: Vec<Arc<Shape>>,
-    automaton: AhoCorasick,
+    automaton: Option<AhoCorasick>,
 }
 
 /// One or two characters tell nothing.
@@ -228,18 +229,16 @@ impl Search {
         let telling = |shape: &Arc<Shape>| shape.pattern.prefix().len() >= SHORTEST_PREFIX;
         let shapes: Vec<_> = shapes.into_iter().filter(telling).collect();
         let automaton = AhoCorasick::new(shapes.iter().map(|shape| shape.pattern.prefix()))?;
-        Ok(Self { shapes, automaton })
+        Ok(Self { shapes, automaton: Some(automaton) })
     }
 
     fn find(&self, text: &[u8]) -> Option<&Arc<Shape>> {
-        // What is not ASCII ends a word, and is no part of a pattern.
-        let ascii: String = text.iter().map(|b| if b.is_ascii() { char::from(*b) } else { '\n' }).collect();
-        let hits = self.automaton.find_overlapping_iter(text);
+        let hits = self.automaton.as_ref()?.find_overlapping_iter(text);
         let found = |(at, number): (usize, usize)| {
             let shape = self.shapes.get(number)?;
             let before = at.checked_sub(1).and_then(|before| text.get(before));
             let starts = !before.is_some_and(|before| pattern::is_word(*before));
-            (starts && shape.pattern.starts(ascii.get(at..)?)).then_some(shape)
+            (starts && shape.pattern.starts(text.get(at..)?)).then_some(shape)
         };
         hits.map(|hit| (hit.start(), hit.pattern().as_usize())).find_map(found)
     }

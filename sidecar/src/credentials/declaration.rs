@@ -1,6 +1,7 @@
 //! `secrets.toml`: which secrets there are, where they may be sent, and who may have them. No value is in it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use http::Method;
 use serde::Deserialize;
@@ -11,6 +12,7 @@ use understudy_harnesses::SecretKind;
 use understudy_policies::document::{self, OneOrMany, position};
 use understudy_policies::{DocumentError, HostName, HostPattern, PathPattern};
 
+use super::catalogue::{Catalogue, Creates, Kind, Pattern};
 use super::expiry::Expiry;
 use super::placement::{BasicHalf, Placement};
 use super::scope::Scope;
@@ -37,6 +39,12 @@ pub struct Declaration {
     /// What its stand-in must start with, where none of the known prefixes is the right one.
     pub prefix: Option<String>,
     pub expires: Option<Expiry>,
+    /// What its value looks like.
+    pub pattern: Option<Pattern>,
+    /// What it is like, of the catalogue.
+    pub like: Option<Arc<Kind>>,
+    /// What may be created with it.
+    pub minting: BTreeSet<Creates>,
     /// `secrets.toml:3`.
     pub place: String,
 }
@@ -72,7 +80,8 @@ impl GrantTo {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Raw {
-    kind: SecretKind,
+    like: Option<Spanned<String>>,
+    kind: Option<SecretKind>,
     file: Option<Spanned<String>>,
     podman_secret: Option<Spanned<String>>,
     credential: Option<Spanned<String>>,
@@ -80,7 +89,7 @@ struct Raw {
     command: Option<Spanned<Vec<String>>>,
     timeout: Option<Spanned<u64>>,
     cache: Option<Spanned<u64>>,
-    hosts: Spanned<OneOrMany<String>>,
+    hosts: Option<Spanned<OneOrMany<String>>>,
     placements: Option<Spanned<OneOrMany<String>>>,
     methods: Option<Spanned<OneOrMany<String>>>,
     paths: Option<Spanned<OneOrMany<String>>>,
@@ -90,6 +99,8 @@ struct Raw {
     env: Option<Spanned<String>>,
     prefix: Option<Spanned<String>>,
     expires: Option<Spanned<Datetime>>,
+    pattern: Option<Spanned<String>>,
+    minting: Option<Spanned<OneOrMany<String>>>,
 }
 
 #[derive(Deserialize)]
@@ -101,9 +112,9 @@ struct RawGrantTo {
 }
 
 /// In the order of their names. `file` is only for messages.
-pub fn parse(file: &str, text: &str) -> Result<Vec<Declaration>, DocumentError> {
+pub fn parse(file: &str, text: &str, catalogue: &Catalogue) -> Result<Vec<Declaration>, DocumentError> {
     let raw: BTreeMap<String, Spanned<Raw>> = document::parse(file, text).map_err(renamed)?;
-    raw.into_iter().map(|(name, raw)| Reader { file, text }.declaration(name, raw)).collect()
+    raw.into_iter().map(|(name, raw)| Reader { file, text, catalogue }.declaration(name, raw)).collect()
 }
 
 /// A key that had another name before.
@@ -117,6 +128,7 @@ fn renamed(mut error: DocumentError) -> DocumentError {
 struct Reader<'t> {
     file: &'t str,
     text: &'t str,
+    catalogue: &'t Catalogue,
 }
 
 impl Reader<'_> {
@@ -131,26 +143,74 @@ impl Reader<'_> {
         }
         let Raw { file, podman_secret, credential, variable, command, timeout, cache, .. } = raw;
         let written = Written { file, podman_secret, credential, variable, command, timeout, cache };
+        let like = raw.like.map(|like| self.like(&like)).transpose()?;
+        let like = like.as_ref();
+        let kind = raw.kind.or(like.map(|like| like.kind)).ok_or_else(|| {
+            let message = "missing field `kind`; or say what it is `like`, as `like = \"github-pat\"`";
+            self.error(at, message)
+        })?;
+        let placements = match (&raw.placements, like) {
+            (None, Some(like)) => like.placements.clone(),
+            (written, _) => self.placements(at, kind, written.as_ref())?,
+        };
+        let own =
+            (raw.env.map(|env| self.variable(env)).transpose()?, like.and_then(|like| like.env.clone()));
         Ok(Declaration {
             name,
-            kind: raw.kind,
+            kind,
             source: written.source(at).map_err(|(at, message)| self.error(at, message))?,
-            hosts: self.hosts(&raw.hosts)?,
-            placements: self.placements(at, raw.kind, raw.placements.as_ref())?,
+            hosts: self.hosts(at, raw.hosts.as_ref(), like)?,
+            placements,
             scope: Scope {
                 methods: raw.methods.map(|methods| self.methods(&methods)).transpose()?.unwrap_or_default(),
                 paths: raw.paths.map(|paths| self.paths(&paths)).transpose()?.unwrap_or_default(),
             },
             foreign: raw.foreign,
             grant_to: self.grant_to(&raw.grant_to)?,
-            env: raw.env.map(|env| self.variable(env)).transpose()?,
+            env: own.0.or(own.1),
             prefix: raw.prefix.map(|prefix| self.prefix(prefix)).transpose()?,
             expires: raw.expires.map(|expires| self.expires(&expires)).transpose()?,
+            pattern: raw.pattern.map(|pattern| self.pattern(&pattern)).transpose()?,
+            minting: raw.minting.map(|minting| self.minting(&minting)).transpose()?.unwrap_or_default(),
+            like: like.cloned(),
             place: format!("{}:{}", self.file, position(self.text, at).0),
         })
     }
 
-    fn hosts(&self, written: &Spanned<OneOrMany<String>>) -> Result<Vec<HostPattern>, DocumentError> {
+    fn like(&self, written: &Spanned<String>) -> Result<Arc<Kind>, DocumentError> {
+        let kind = self.catalogue.kind(written.get_ref());
+        kind.cloned().map_err(|error| self.error(written.span().start, format!("`like`: {error}")))
+    }
+
+    fn pattern(&self, written: &Spanned<String>) -> Result<Pattern, DocumentError> {
+        let at = written.span().start;
+        written.get_ref().parse().map_err(|error| self.error(at, format!("`pattern`: {error}")))
+    }
+
+    fn minting(&self, written: &Spanned<OneOrMany<String>>) -> Result<BTreeSet<Creates>, DocumentError> {
+        let at = written.span().start;
+        let parse =
+            |text: &String| text.parse().map_err(|error| self.error(at, format!("`minting`: {error}")));
+        written.get_ref().0.iter().map(parse).collect()
+    }
+
+    fn hosts(
+        &self,
+        at: usize,
+        written: Option<&Spanned<OneOrMany<String>>>,
+        like: Option<&Arc<Kind>>,
+    ) -> Result<Vec<HostPattern>, DocumentError> {
+        let Some(written) = written else {
+            return match like {
+                Some(like) if !like.hosts.is_empty() => Ok(like.hosts.clone()),
+                Some(like) => {
+                    let message =
+                        format!("`hosts` is missing: `{}` has none of its own; name yours", like.name);
+                    Err(self.error(at, message))
+                }
+                None => Err(self.error(at, "missing field `hosts`")),
+            };
+        };
         let at = written.span().start;
         if written.get_ref().0.is_empty() {
             return Err(self.error(at, "`hosts` is empty, so the secret could never be used"));
@@ -260,6 +320,10 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Result<Vec<Declaration>, DocumentError> {
+        parse("secrets.toml", text, &Catalogue::new([]).unwrap())
+    }
+
     const GOOD: &str = "[anthropic]\nkind = \"api-key\"\nfile = \"/run/secrets/a\"\nhosts = \"api.example.com\"\n\
                         placements = [\"header x-api-key\"]\ngrant-to = { harnesses = [\"claude-code\"] }\n";
 
@@ -270,7 +334,7 @@ mod tests {
              env = \"API_TOKEN\"\nprefix = \"acme_\"\ngrant-to = {{ images = [\"sha256:{}\"] }}\n",
             "a".repeat(64),
         );
-        let [key, token] = parse("secrets.toml", &text).unwrap().try_into().unwrap();
+        let [key, token] = read(&text).unwrap().try_into().unwrap();
         assert_eq!((key.name.as_str(), key.place.as_str()), ("anthropic", "secrets.toml:1"));
         assert_eq!(key.placements[0].to_string(), "header x-api-key");
         assert_eq!(token.placements, [Placement::bearer()]);
@@ -299,7 +363,8 @@ mod tests {
         ] {
             let text = GOOD.replace("file = \"/run/secrets/a\"", written);
             let text = text + "expires = 2027-01-31\n";
-            let [declared] = parse("s.toml", &text).unwrap().try_into().unwrap();
+            let [declared] =
+                parse("s.toml", &text, &Catalogue::new([]).unwrap()).unwrap().try_into().unwrap();
             assert_eq!(declared.source.to_string(), shown);
             assert_eq!(declared.expires.unwrap().to_string(), "2027-01-31");
             if let Source::Command(command) = declared.source {
@@ -313,13 +378,51 @@ mod tests {
     fn the_example_of_the_documentation_is_well_formed() {
         let (_, rest) = include_str!("../../../docs/secrets.md").split_once("```toml\n").unwrap();
         let (text, _) = rest.split_once("```").unwrap();
-        let names: Vec<_> = parse("secrets.toml", text).unwrap().into_iter().map(|d| d.name).collect();
+        let names: Vec<_> = read(text).unwrap().into_iter().map(|d| d.name).collect();
         assert_eq!(names, ["anthropic", "issue-tracker"]);
     }
 
     #[test]
+    fn what_it_is_like_says_the_rest_and_own_keys_override() {
+        let like = "[github]\nlike = \"github-pat\"\nfile = \"/run/secrets/github\"\ngrant-to = { harnesses = [\"x\"] }\n";
+        let [github] = read(like).unwrap().try_into().unwrap();
+        assert_eq!((github.kind, github.env.as_deref()), (SecretKind::Bearer, Some("GITHUB_TOKEN")));
+        assert!(github.is_bound_to(&"api.github.com".parse().unwrap()));
+        assert_eq!(github.placements[0], Placement::bearer());
+        assert!(github.minting.is_empty() && github.pattern.is_none());
+        let own = format!(
+            "{like}kind = \"api-key\"\nhosts = \"git.example.com\"\nplacements = \"header x-token\"\nenv = \"MINE\"\n\
+             pattern = \"mine_{{base62:20}}\"\nminting = [\"webhook\", \"deploy-key\"]\n"
+        );
+        let [own] = read(&own).unwrap().try_into().unwrap();
+        assert_eq!((own.kind, own.env.as_deref()), (SecretKind::ApiKey, Some("MINE")));
+        assert!(!own.is_bound_to(&"api.github.com".parse().unwrap()));
+        assert_eq!((own.placements.len(), own.placements[0].to_string().as_str()), (1, "header x-token"));
+        assert_eq!(own.minting, BTreeSet::from([Creates::Webhook, Creates::DeployKey]));
+        for (from, to, said) in [
+            (
+                "github-pat",
+                "github-pta",
+                "2:8: `like`: there is no kind `github-pta`; did you mean `github-pat`?",
+            ),
+            ("github-pat", "container-registry", "1:1: `hosts` is missing: `container-registry` has none"),
+            ("like = \"github-pat\"\n", "", "1:1: missing field `kind`; or say what it is `like`"),
+            ("file", "minting = \"webhok\"\nfile", "3:11: `minting`: unknown value; did you mean `webhook`?"),
+            (
+                "file",
+                "pattern = \"sk-0123456789abcdef\"\nfile",
+                "3:11: `pattern`: fewer than 12 characters are secret",
+            ),
+        ] {
+            let error = read(&like.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("secrets.toml:{said}")), "{error}\nexpected {said}");
+            assert!(!error.contains("0123456789"), "{error}");
+        }
+    }
+
+    #[test]
     fn no_file_no_secrets() {
-        assert!(parse("secrets.toml", "").unwrap().is_empty());
+        assert!(read("").unwrap().is_empty());
     }
 
     #[test]
@@ -398,7 +501,7 @@ mod tests {
         ] {
             let text = GOOD.replace(from, to);
             assert_ne!(text, GOOD);
-            let error = parse("s.toml", &text).unwrap_err().to_string();
+            let error = parse("s.toml", &text, &Catalogue::new([]).unwrap()).unwrap_err().to_string();
             assert!(error.starts_with(&format!("s.toml:{said}")), "{error}\nexpected {said}");
             assert!(!error.contains(value) && !error.contains("0123456789"), "{error}");
         }

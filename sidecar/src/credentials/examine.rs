@@ -16,7 +16,9 @@ use understudy_policies::{HostName, PathError, RequestPath};
 
 use super::foreign;
 use super::grants::Grants;
+use super::minting;
 use super::placement::Placement;
+use super::retired;
 use super::slots;
 use super::vault::{Secret, Vault};
 use crate::reason::Reason;
@@ -82,12 +84,13 @@ pub struct CredentialDenial {
 /// What is to be swapped in this request, or why it must not leave. Pure.
 pub fn examine(vault: &Vault, grants: &Grants, head: RequestHead<'_>) -> Result<Swaps, CredentialDenial> {
     no_real_value(vault, &head)?;
-    no_retired_stand_in(vault, &head)?;
+    retired::check(vault, &head)?;
     let (swaps, rests) = Swapper::new(vault, Judge { grants, head: &head }).run()?;
     if vault.bound_to(head.host).next().is_some() {
         unmistakable(vault, &head)?;
         foreign::check(vault, &head, &rests)?;
     }
+    minting::check(vault, grants, &head, &swaps)?;
     Ok(swaps)
 }
 
@@ -149,32 +152,8 @@ fn no_real_value(vault: &Vault, head: &RequestHead<'_>) -> Result<(), Credential
     head.headers.iter().try_for_each(|(name, value)| check(Place::Header(name), value.as_bytes()))
 }
 
-/// One of a secret that a running container was given, and that is gone since.
-fn no_retired_stand_in(vault: &Vault, head: &RequestHead<'_>) -> Result<(), CredentialDenial> {
-    if !vault.has_retired() {
-        return Ok(());
-    }
-    let check = |place: Place<'_>, text: &[u8]| match vault.retired_in(text) {
-        None => Ok(()),
-        Some(name) => Err(retired(name, place)),
-    };
-    outside_values(head).iter().try_for_each(|(place, text)| check(*place, text))?;
-    head.headers.iter().try_for_each(|(name, value)| check(Place::Header(name), value.as_bytes()))
-}
-
-pub(super) fn retired(name: &str, place: Place<'_>) -> CredentialDenial {
-    CredentialDenial {
-        reason: Reason::CredentialNotGranted,
-        secret: Some(name.to_owned()),
-        place: place.to_string(),
-        remedy: format!(
-            "secret `{name}` is no longer there: look for it in secrets.toml and in `understudy status`"
-        ),
-    }
-}
-
 /// Every part of the head that is not the value of a header.
-fn outside_values<'a>(head: &RequestHead<'a>) -> Vec<(Place<'a>, Vec<u8>)> {
+pub(super) fn outside_values<'a>(head: &RequestHead<'a>) -> Vec<(Place<'a>, Vec<u8>)> {
     let mut parts = vec![
         (Place::Host, head.host.as_str().as_bytes().to_vec()),
         (Place::Method, head.method.as_str().as_bytes().to_vec()),

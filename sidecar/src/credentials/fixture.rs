@@ -1,12 +1,13 @@
 //! An installation for tests.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
 use super::declaration;
 use super::source::Source;
-use super::{InstallationKey, Vault};
+use super::{Catalogue, InstallationKey, Vault};
 
 /// Real values by the name of the secret.
 pub(crate) type Values = HashMap<&'static str, &'static str>;
@@ -26,8 +27,10 @@ pub(crate) fn vault(text: &str, values: &Values) -> Vault {
         let value = values.get(name).ok_or("no such file")?;
         Ok(Zeroizing::new(value.as_bytes().to_vec()))
     };
+    let catalogue = Arc::new(Catalogue::new([]).unwrap());
     Vault::new(
-        declaration::parse("secrets.toml", text).unwrap(),
+        declaration::parse("secrets.toml", text, &catalogue).unwrap(),
+        catalogue,
         &InstallationKey::from_bytes(&[1; 32]),
         read,
     )

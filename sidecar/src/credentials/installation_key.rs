@@ -11,7 +11,10 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use zeroize::Zeroizing;
 
+/// Clones are the same key.
+///
 /// 32 bytes from the system's random generator.
+#[derive(Clone)]
 pub struct InstallationKey(hmac::Key);
 
 #[derive(Debug, thiserror::Error)]

@@ -5,17 +5,19 @@ use std::time::Instant;
 
 use zeroize::Zeroizing;
 
+use super::catalogue::Catalogue;
 use super::declaration::Declaration;
 use super::installation_key::InstallationKey;
 use super::known::KnownStandIns;
 use super::secret::SecretValue;
 use super::source::{Source, Surroundings};
-use super::stand_in;
+use super::stand_in::{self, Look};
 use super::vault::{Secret, Vault};
 
 /// What a load goes by, beside the declarations.
 #[derive(Debug, Clone, Copy)]
 pub struct Loading<'a> {
+    pub catalogue: &'a Arc<Catalogue>,
     pub key: &'a InstallationKey,
     pub around: &'a Surroundings,
     pub known: &'a KnownStandIns,
@@ -61,7 +63,7 @@ impl Loading<'_> {
             return self.again(declaration, kept);
         }
         let found = declaration.source.read(self.around).map_err(Rejected::from);
-        let found = found.and_then(|bytes| judge(&bytes, declaration, all, self.key, self.known));
+        let found = found.and_then(|bytes| self.judge(&bytes, declaration, all));
         let Err(rejected) = found else { return found };
         let error = format!("{}: {}", declaration.source, rejected.error);
         let Some(kept) = kept else { return Err(Rejected { error, ..rejected }) };
@@ -80,37 +82,49 @@ impl Loading<'_> {
 
     fn again(&self, declaration: &Declaration, kept: &Secret) -> Result<Loaded, Rejected> {
         let Loaded { value, read, scheme, stale, rejected, .. } = kept.loaded();
-        let stand_in = shaped(self.key, declaration, value)?;
+        let stand_in = self.shaped(declaration, value)?;
         let (value, stale, rejected) = (Arc::clone(value), stale.clone(), rejected.clone());
         Ok(Loaded { value, stand_in, read: *read, scheme: *scheme, stale, rejected })
     }
-}
 
-fn shaped(key: &InstallationKey, of: &Declaration, value: &Arc<SecretValue>) -> Result<String, Rejected> {
-    stand_in::derive(key, &of.name, value, of.prefix.as_deref())
-        .map_err(|error| Rejected { error: error.to_string(), value: Some(Arc::clone(value)) })
-}
+    fn shaped(&self, of: &Declaration, value: &Arc<SecretValue>) -> Result<String, Rejected> {
+        stand_in::derive(self.key, &of.name, value, self.look(of))
+            .map_err(|error| Rejected { error: error.to_string(), value: Some(Arc::clone(value)) })
+    }
 
-pub(super) fn judge(
-    bytes: &Zeroizing<Vec<u8>>,
-    declaration: &Declaration,
-    all: &[Declaration],
-    key: &InstallationKey,
-    known: &KnownStandIns,
-) -> Result<Loaded, Rejected> {
-    let (value, scheme) = SecretValue::from_pasted(bytes).map_err(|error| error.to_string())?;
-    let of = |other: &&Declaration| stand_in::is_of(key, &other.name, &value, other.prefix.as_deref());
-    if let Some(other) = all.iter().find(of) {
-        return Err(format!(
-            "the value is the stand-in of `{}` in this installation; put the real one there",
-            other.name
-        )
-        .into());
+    fn look<'l>(&'l self, of: &'l Declaration) -> Look<'l> {
+        Look {
+            prefix: of.prefix.as_deref(),
+            pattern: of.pattern.as_ref(),
+            like: of.like.as_deref(),
+            catalogue: self.catalogue,
+        }
     }
-    if known.contains(value.expose().as_bytes()) {
-        return Err("the value is a stand-in of this installation; put the real one there".to_owned().into());
+
+    /// What was read, if it can be used. `all` are all declarations.
+    pub(super) fn judge(
+        &self,
+        bytes: &Zeroizing<Vec<u8>>,
+        declaration: &Declaration,
+        all: &[Declaration],
+    ) -> Result<Loaded, Rejected> {
+        let (value, scheme) = SecretValue::from_pasted(bytes).map_err(|error| error.to_string())?;
+        let of = |other: &&Declaration| stand_in::is_of(self.key, &other.name, &value, self.look(other));
+        if let Some(other) = all.iter().find(of) {
+            return Err(format!(
+                "the value is the stand-in of `{}` in this installation; put the real one there",
+                other.name
+            )
+            .into());
+        }
+        let text = value.expose().as_bytes();
+        if self.known.contains(text) || stand_in::mark::is_in(self.key, text) {
+            return Err("the value is a stand-in of this installation; put the real one there"
+                .to_owned()
+                .into());
+        }
+        let value = Arc::new(value);
+        let stand_in = self.shaped(declaration, &value)?;
+        Ok(Loaded { value, stand_in, read: Instant::now(), scheme, stale: None, rejected: None })
     }
-    let value = Arc::new(value);
-    let stand_in = shaped(key, declaration, &value)?;
-    Ok(Loaded { value, stand_in, read: Instant::now(), scheme, stale: None, rejected: None })
 }

@@ -30,8 +30,8 @@ pub enum Source {
     Command(CommandSource),
 }
 
-/// What sources find around them: the process and its container, in tests something else.
-#[derive(Debug, Clone)]
+/// What sources find around them: the process and its container, in tests something else. None by default.
+#[derive(Debug, Clone, Default)]
 pub struct Surroundings {
     /// Where Podman mounts secrets.
     pub podman_secrets: PathBuf,

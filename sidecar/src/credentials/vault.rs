@@ -8,14 +8,16 @@ use understudy_policies::document::closest;
 use understudy_policies::{DocumentError, HostName};
 use zeroize::Zeroizing;
 
+use super::catalogue::Catalogue;
 use super::declaration::{self, Declaration};
 use super::expiry::{Day, Notice};
 use super::finder::Finder;
 use super::installation_key::InstallationKey;
 use super::known::KnownStandIns;
-use super::loading::{Loaded, Loading, Rejected, judge};
+use super::loading::{Loaded, Loading, Rejected};
 use super::secret::SecretValue;
-use super::source::Source;
+use super::source::{Source, Surroundings};
+use super::stand_in;
 
 #[derive(Debug, Default)]
 pub struct Vault {
@@ -29,6 +31,9 @@ pub struct Vault {
     /// Numbers are those of `retired_names`.
     retired: Finder,
     retired_names: Vec<String>,
+    catalogue: Arc<Catalogue>,
+    /// By which it tells stand-ins of secrets that it does not have.
+    key: Option<InstallationKey>,
 }
 
 /// A secret that can be granted.
@@ -68,20 +73,29 @@ impl Vault {
             Err(source) => return Err(VaultError::Io { path: file.to_owned(), source }),
         };
         let shown = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let declarations = declaration::parse(&shown, &text)?;
-        Self::build(declarations, loading.known, |declaration, all| loading.value(declaration, all))
+        let declarations = declaration::parse(&shown, &text, loading.catalogue)?;
+        Self::build(declarations, loading, |declaration, all| loading.value(declaration, all))
     }
 
     /// With another way to read values.
     pub fn new(
         declarations: Vec<Declaration>,
+        catalogue: Arc<Catalogue>,
         key: &InstallationKey,
         read: impl Fn(&Source) -> Result<Zeroizing<Vec<u8>>, String>,
     ) -> Result<Self, VaultError> {
-        let known = KnownStandIns::default();
-        Self::build(declarations, &known, |declaration, all| {
+        let (known, around) = (KnownStandIns::default(), Surroundings::default());
+        let loading = Loading {
+            catalogue: &catalogue,
+            key,
+            around: &around,
+            known: &known,
+            previous: None,
+            ask_again: true,
+        };
+        Self::build(declarations, loading, |declaration, all| {
             let found = read(&declaration.source).map_err(Rejected::from);
-            found.and_then(|bytes| judge(&bytes, declaration, all, key, &known)).map_err(|rejected| {
+            found.and_then(|bytes| loading.judge(&bytes, declaration, all)).map_err(|rejected| {
                 let error = format!("{}: {}", declaration.source, rejected.error);
                 Rejected { error, ..rejected }
             })
@@ -90,18 +104,19 @@ impl Vault {
 
     fn build(
         declarations: Vec<Declaration>,
-        known: &KnownStandIns,
+        loading: Loading<'_>,
         load: impl Fn(&Declaration, &[Declaration]) -> Result<Loaded, Rejected>,
     ) -> Result<Self, VaultError> {
         let loaded: Vec<_> = declarations.iter().map(|d| load(d, &declarations)).collect();
-        let mut vault = Self::default();
+        let (catalogue, key) = (Arc::clone(loading.catalogue), Some(loading.key.clone()));
+        let mut vault = Self { catalogue, key, ..Self::default() };
         for (declaration, loaded) in declarations.into_iter().zip(loaded) {
             match loaded {
                 Ok(loaded) => vault.add(declaration, loaded),
                 Err(Rejected { error, value }) => vault.unusable.push(Unusable { declaration, error, value }),
             }
         }
-        vault.index(known)?;
+        vault.index(loading.known)?;
         Ok(vault)
     }
 
@@ -192,6 +207,15 @@ impl Vault {
     /// Whether `text` is a stand-in, and nothing else.
     pub fn is_stand_in(&self, text: &str) -> bool {
         self.secrets.iter().any(|secret| secret.answers_to(text.as_bytes()))
+    }
+
+    /// Whether a stand-in of this installation is in `text`, also of a secret that is gone or has another name now.
+    pub fn is_marked(&self, text: &[u8]) -> bool {
+        self.key.as_ref().is_some_and(|key| stand_in::mark::is_in(key, text))
+    }
+
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
     }
 
     /// Whether a command is to be asked again for its value.
@@ -358,7 +382,8 @@ mod tests {
         fn load(&mut self, previous: Option<&Vault>) -> Vault {
             let around = Surroundings { podman_secrets: "/none".into(), credentials: None, host_run: true };
             let (key, known) = (&self.key, &self.known);
-            let loading = Loading { key, around: &around, known, previous, ask_again: false };
+            let catalogue = &Arc::new(Catalogue::new([]).unwrap());
+            let loading = Loading { catalogue, key, around: &around, known, previous, ask_again: false };
             let vault = Vault::load(&self.path("secrets.toml"), loading).unwrap();
             self.known = self.known.with(&vault);
             vault
@@ -416,9 +441,30 @@ mod tests {
         fs::write(files.path("secrets.toml"), "[a]\nkid = 1").unwrap();
         let around = Surroundings { podman_secrets: "/none".into(), credentials: None, host_run: true };
         let (key, known) = (&files.key, &files.known);
-        let loading = Loading { key, around: &around, known, previous: None, ask_again: false };
+        let catalogue = &Arc::new(Catalogue::new([]).unwrap());
+        let loading = Loading { catalogue, key, around: &around, known, previous: None, ask_again: false };
         let error = Vault::load(&files.path("secrets.toml"), loading).unwrap_err().to_string();
         assert!(error.starts_with("secrets.toml:2:1: unknown key"), "{error}");
+    }
+
+    #[test]
+    fn a_value_that_does_not_look_like_what_it_is_said_to_be_is_a_problem() {
+        let text = declared("a", "like = \"github-pat\"\n");
+        let vault = vault(&text, &Values::from([("a", "sk-0123456789abcdefghij")]));
+        let problem = &problems(&vault)[0];
+        assert!(problem.contains("does not look like GitHub") && problem.contains("expected prefix `ghp_`"));
+        assert!(!problem.contains("0123456789"), "{problem}");
+        assert_eq!(vault.real_value_in(b"sk-0123456789abcdefghij"), Some("a"));
+    }
+
+    #[test]
+    fn a_stand_in_is_told_from_other_words_without_its_secret() {
+        let first = vault(&declared("a", ""), &Values::from([("a", "sk-0123456789abcdefghij")]));
+        let stand_in: &'static str = first.secrets()[0].stand_in().to_owned().leak();
+        let second = vault(&declared("b", ""), &Values::from([("b", stand_in)]));
+        assert!(problems(&second)[0].contains("is a stand-in of this installation"));
+        assert!(second.is_marked(stand_in.as_bytes()) && !second.is_stand_in(stand_in));
+        assert!(!second.is_marked(b"sk-0123456789abcdefghij"));
     }
 
     #[test]
@@ -554,7 +600,9 @@ mod tests {
         let around = Surroundings { podman_secrets: "/none".into(), credentials: None, host_run: true };
         let (key, known) = (InstallationKey::from_bytes(&[1; 32]), KnownStandIns::default());
         let load = |previous: Option<&Vault>, ask_again| {
-            let loading = Loading { key: &key, around: &around, known: &known, previous, ask_again };
+            let catalogue = &Arc::new(Catalogue::new([]).unwrap());
+            let loading =
+                Loading { catalogue, key: &key, around: &around, known: &known, previous, ask_again };
             Vault::load(&directory.path().join("secrets.toml"), loading).unwrap()
         };
         let last = |vault: &Vault| vault.secrets()[0].value().expose().chars().last().unwrap();

@@ -133,6 +133,9 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::BodyEncoded => "refused: a body with a field for a credential must not be compressed",
         Reason::RealCredential => "refused: the request holds a real credential",
         Reason::CredentialInClear => "refused: a stand-in over a connection without TLS",
+        Reason::CredentialMinting => {
+            "refused: this endpoint creates or stores credentials, which no secret is allowed to do here"
+        }
         Reason::PrivateAddress => "refused: this name leads to a private or otherwise special address",
         Reason::NameNotFound => {
             "the sidecar cannot resolve this name; neither the request nor policy is at fault"

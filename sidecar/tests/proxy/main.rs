@@ -8,6 +8,7 @@ mod audit;
 mod bodies;
 mod client;
 mod hostile;
+mod minting;
 mod placements;
 mod pool;
 mod raw;

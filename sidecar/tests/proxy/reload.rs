@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Frame;
-use understudy::credentials::{InstallationKey, KnownStandIns, Loading, Rights, Surroundings, Vault};
+use understudy::credentials::{
+    Catalogue, InstallationKey, KnownStandIns, Loading, Rights, Surroundings, Vault,
+};
 use understudy_policies::{Policy, PolicySet};
 
 use crate::client::{Client, H1, H2, nothing, whole};
@@ -137,7 +139,8 @@ impl Files {
         std::fs::write(at("secrets.toml"), declared).unwrap();
         let key = InstallationKey::from_bytes(&[7; 32]);
         let around = Surroundings { podman_secrets: "/none".into(), credentials: None, host_run: true };
-        let loading = Loading { key: &key, around: &around, known, previous, ask_again: false };
+        let catalogue = &Arc::new(Catalogue::new([]).unwrap());
+        let loading = Loading { catalogue, key: &key, around: &around, known, previous, ask_again: false };
         Vault::load(&at("secrets.toml"), loading).unwrap()
     }
 }

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use understudy::audit::Audit;
 use understudy::connection::{self, OriginalDestination};
 use understudy::container::Container;
-use understudy::credentials::{Grants, InstallationKey, Vault, declaration, grants};
+use understudy::credentials::{Catalogue, Grants, InstallationKey, Vault, declaration, grants};
 use understudy::current::Current;
 use understudy::dns::{PinnedAddress, Resolver, SyntheticNames, SyntheticRange};
 use understudy::proxy::{Gateway, GatewayParts, Limits};
@@ -39,7 +39,7 @@ pub(crate) const TO_SINK: [u8; 4] = [28, 0, 0, 2];
 pub(crate) const TO_LITERAL: [u8; 4] = [192, 0, 2, 1];
 pub(crate) const TO_NEVER_LOOKED_UP: [u8; 4] = [28, 0, 9, 9];
 
-pub(crate) const STAND_IN: &str = "sk-ILeWDjJLCffBg30w95z";
+pub(crate) const STAND_IN: &str = "sk-z2BAPz4JQ6MFLaVoLFO";
 pub(crate) const REAL: &str = "sk-test-the-real-one-1";
 
 /// What is declared of secret `provider` where a test says nothing else.
@@ -197,9 +197,10 @@ pub(crate) fn declared(provider: &str) -> String {
 
 /// What a reload finds when the file of the value holds another one.
 pub(crate) fn vault(value: &str, declared: &str) -> Vault {
-    let declared = declaration::parse("secrets.toml", declared).unwrap();
+    let catalogue = Arc::new(Catalogue::new([]).unwrap());
+    let declared = declaration::parse("secrets.toml", declared, &catalogue).unwrap();
     let key = InstallationKey::from_bytes(&[7; 32]);
-    let vault = Vault::new(declared, &key, |_| Ok(Zeroizing::new(value.into()))).unwrap();
+    let vault = Vault::new(declared, catalogue, &key, |_| Ok(Zeroizing::new(value.into()))).unwrap();
     assert!(vault.secret("provider").is_none_or(|secret| secret.stand_in() == STAND_IN));
     vault
 }

@@ -162,13 +162,13 @@ fn the_table_of_reasons() {
         (api, "x-goog-api-key", "attacker".to_owned(), Reason::ForeignCredential),
         (api, "x-custom", "sk-ant-api03-abcdefghij0123456789".to_owned(), Reason::ForeignCredential),
         (
-            "https://api.example.com/?k=AIzaSyA0123456789abcdefghijklmnop",
+            "https://api.example.com/?k=AIzaSyA0123456789abcdefghijklmnopqrstuv",
             "accept",
             "*/*".to_owned(),
             Reason::ForeignCredential,
         ),
         (
-            "https://api.example.com/bot/ghp_0123456789abcdefghijABCDEFGHIJ/send",
+            "https://api.example.com/bot/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/send",
             "accept",
             "*/*".to_owned(),
             Reason::ForeignCredential,
@@ -236,6 +236,33 @@ fn the_host_name_is_searched_too() {
         RequestHead { host: &host, method: &Method::GET, verified_tls: true, uri: &uri, headers: &headers };
     let denial = examine(&setup.vault, &setup.grants, head).unwrap_err();
     assert_eq!((denial.reason, denial.place.as_str()), (Reason::RealCredential, "host name"));
+}
+
+/// Of a secret that was removed, or has another name now.
+#[test]
+fn a_stand_in_that_nobody_remembers_is_told_from_a_foreign_credential() {
+    let setup = setup();
+    let former = vault(&declared("former", ""), &Values::from([("former", "tok-formerFORMER0123456789")]));
+    let stale = former.secret("former").unwrap().stand_in();
+    let encoded: String = stale.bytes().map(|b| format!("%{b:02X}")).collect();
+    for (url, header, value) in [
+        ("https://api.example.com/", "x-api-key", stale.to_owned()),
+        ("https://api.example.com/", "authorization", format!("Bearer {stale}")),
+        ("https://elsewhere.example/", "x-note", format!("a {stale}, b")),
+        ("https://elsewhere.example/", "x-note", encoded.clone()),
+        (&format!("https://elsewhere.example/?k={stale}&x"), "accept", "*/*".to_owned()),
+    ] {
+        let denial = setup.examine(url, &[(header, &value)], true).unwrap_err();
+        assert_eq!(
+            (denial.reason, denial.secret.as_deref()),
+            (Reason::CredentialNotGranted, None),
+            "{url} {value}"
+        );
+        assert!(denial.remedy.contains("start the container again"), "{denial:?}");
+    }
+    let other =
+        setup.examine("https://elsewhere.example/", &[("x-note", "tok-formerFORMER0123456789")], true);
+    assert!(other.is_ok(), "{other:?}");
 }
 
 #[test]

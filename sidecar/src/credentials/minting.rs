@@ -1,0 +1,151 @@
+//! Endpoints that create or store credentials, at hosts of our secrets: whoever may use them needs no secret of ours
+//! afterwards, so they are refused unless a secret says otherwise. Pure.
+
+use super::catalogue::Endpoint;
+use super::catalogue::endpoint::{Readings, methods};
+use super::declaration::Declaration;
+use super::examine::{CredentialDenial, RequestHead, Swaps};
+use super::grants::Grants;
+use super::vault::Vault;
+use crate::reason::Reason;
+
+/// Refuses a request to an endpoint of the catalogue, if a secret is bound to the host: granted or not, usable or not.
+/// It is let through if `minting` of a secret that is swapped into it names what the endpoint creates; if none is
+/// swapped in, that of a secret that the container was granted.
+pub(super) fn check(
+    vault: &Vault,
+    grants: &Grants,
+    head: &RequestHead<'_>,
+    swaps: &Swaps,
+) -> Result<(), CredentialDenial> {
+    let bound: Vec<&Declaration> = vault.bound_to(head.host).collect();
+    if bound.is_empty() {
+        return Ok(());
+    }
+    let likes: Vec<&str> = bound.iter().filter_map(|d| Some(d.like.as_ref()?.name.as_str())).collect();
+    let methods = methods(head.method, head.headers);
+    let readings = Readings::of(head.uri.path());
+    let used = |secret: &&&Declaration| {
+        if swaps.secrets.is_empty() {
+            grants.contains(&secret.name)
+        } else {
+            swaps.secrets.contains(&secret.name)
+        }
+    };
+    let meant = |endpoint: &&Endpoint| {
+        let method = endpoint.methods.is_empty() || methods.iter().any(|m| endpoint.methods.contains(m));
+        let allowed = bound.iter().filter(used).any(|secret| secret.minting.contains(&endpoint.creates));
+        method && !allowed && endpoint.path.matches(&readings)
+    };
+    match vault.catalogue().endpoints_at(head.host, &likes).find(meant) {
+        None => Ok(()),
+        Some(endpoint) => Err(denial(endpoint, swaps, bound.iter().find(|secret| used(secret)).copied())),
+    }
+}
+
+fn denial(endpoint: &Endpoint, swaps: &Swaps, secret: Option<&Declaration>) -> CredentialDenial {
+    let switch = format!("`minting = [\"{}\"]`", endpoint.creates.name());
+    let remedy = match secret {
+        Some(secret) => {
+            format!(
+                "if it should be let through, add {switch} to secret `{}` ({})",
+                secret.name, secret.place
+            )
+        }
+        None => {
+            format!("if it should be let through, add {switch} to a secret that the container is granted")
+        }
+    };
+    CredentialDenial {
+        reason: Reason::CredentialMinting,
+        secret: swaps.secrets.first().cloned(),
+        place: format!("a request to {endpoint}, which creates {}", endpoint.creates.phrase()),
+        remedy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, Method, Uri};
+
+    use super::*;
+    use crate::credentials::fixture::{Values, declared, vault};
+
+    const KEYS: &str = "/repos/o/r/keys";
+
+    /// A secret for the API of GitHub, and one that is like a token of GitLab for another host.
+    fn stand(minting: &str) -> Vault {
+        let github = declared("github", minting).replace("api.example.com", "api.github.com");
+        let gitlab =
+            declared("gitlab", "like = \"gitlab-pat\"").replace("api.example.com", "git.example.com");
+        vault(
+            &format!("{github}{gitlab}"),
+            &Values::from([("github", "some-value-of-github"), ("gitlab", "glpat-0123456789abcdefghij")]),
+        )
+    }
+
+    fn checked(
+        vault: &Vault,
+        granted: &[&str],
+        swapped: &[&str],
+        (method, host, path): (&str, &str, &str),
+    ) -> Result<(), CredentialDenial> {
+        let (uri, host) = (path.parse::<Uri>().unwrap(), host.parse().unwrap());
+        let (method, headers) = (Method::from_bytes(method.as_bytes()).unwrap(), HeaderMap::new());
+        let head =
+            RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers: &headers };
+        let swaps =
+            Swaps { secrets: swapped.iter().map(|&name| name.to_owned()).collect(), ..Swaps::default() };
+        check(vault, &granted.iter().copied().collect(), &head, &swaps)
+    }
+
+    #[test]
+    fn an_endpoint_that_creates_credentials_is_refused_where_a_secret_is_bound() {
+        let vault = stand("");
+        for (method, host, path, refused) in [
+            ("POST", "api.github.com", KEYS, true),
+            ("POST", "api.github.com", "/repos/o/r/%6beys?x=1", true),
+            ("POST", "api.github.com", "/x/..//repos/o/r/keys/", true),
+            ("GET", "api.github.com", KEYS, false),
+            ("POST", "api.github.com", "/repos/o/r/pulls", false),
+            ("PUT", "api.github.com", "/repos/o/r/actions/secrets/NAME", true),
+            ("PATCH", "api.github.com", "/repos/o/r/hooks/1", true),
+            ("POST", "git.example.com", "/api/v4/projects/group%2Fproject/deploy_keys", true),
+            ("POST", "git.example.com", "/api/v4/projects/1/issues", false),
+            // Of nobody's secrets.
+            ("POST", "gitlab.com", "/api/v4/projects/1/deploy_keys", false),
+            ("POST", "api.openai.com", "/v1/organization/admin_api_keys", false),
+        ] {
+            let denial = checked(&vault, &[], &[], (method, host, path)).err();
+            assert_eq!(denial.is_some(), refused, "{method} {host}{path}: {denial:?}");
+            assert!(denial.is_none_or(|denial| denial.reason == Reason::CredentialMinting));
+        }
+    }
+
+    #[test]
+    fn the_denial_names_the_endpoint_what_it_creates_and_the_switch() {
+        let vault = stand("");
+        let denial = checked(&vault, &["github"], &["github"], ("POST", "api.github.com", KEYS)).unwrap_err();
+        assert_eq!(denial.secret.as_deref(), Some("github"));
+        assert_eq!(denial.place, "a request to POST /repos/*/*/keys, which creates a deploy key");
+        assert!(
+            denial.remedy.contains("`minting = [\"deploy-key\"]` to secret `github` (secrets.toml:1)"),
+            "{denial:?}"
+        );
+        let denial = checked(&vault, &[], &[], ("POST", "api.github.com", KEYS)).unwrap_err();
+        assert!(denial.remedy.contains("a secret that the container is granted"), "{denial:?}");
+    }
+
+    #[test]
+    fn the_secret_that_is_used_can_allow_it() {
+        let vault = stand("minting = [\"deploy-key\", \"webhook\"]");
+        let request = ("POST", "api.github.com", KEYS);
+        assert!(checked(&vault, &["github"], &["github"], request).is_ok());
+        assert!(checked(&vault, &["github"], &[], request).is_ok());
+        // Neither for another thing, nor for a container or request without it.
+        let secret = ("PUT", "api.github.com", "/repos/o/r/actions/secrets/NAME");
+        assert!(checked(&vault, &["github"], &["github"], secret).is_err());
+        assert!(checked(&vault, &[], &[], request).is_err());
+        assert!(checked(&vault, &["github", "other"], &["other"], request).is_err());
+    }
+}
