@@ -7,8 +7,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use understudy::config::Directories;
+use understudy::credentials::Catalogue;
+use understudy::secrets::{add, kinds};
 use understudy::{check, explain, policy_files, secrets, serve, status};
 use understudy_control::{Client, ControlDirectory, Reply, Request};
+use understudy_harnesses::Harnesses;
 
 /// Lets AI coding agents run unattended in Podman containers without giving them a real credential.
 ///
@@ -64,12 +67,66 @@ struct ServeArguments {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 struct SecretsArguments {
+    #[command(subcommand)]
+    command: Option<SecretsCommand>,
     #[command(flatten)]
     control: Control,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum SecretsCommand {
+    /// Declare a secret of a known kind in secrets.toml, and say what is left to do
+    ///
+    /// The value is never asked for: as an argument it would be in the shell's history and in the list of processes.
+    Add(AddArguments),
+    /// List the kinds that `--like` and `like` in secrets.toml can name
+    Kinds(KindsArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct AddArguments {
+    /// What you call it
+    name: String,
+    /// Its kind, as `github-pat`
+    #[arg(long, value_name = "KIND")]
+    like: String,
+    /// The absolute path of the file that will hold the value
+    #[arg(long, value_name = "PATH", conflicts_with = "podman_secret")]
+    file: Option<PathBuf>,
+    /// The Podman secret that will hold the value [default: the name]
+    #[arg(long, value_name = "NAME")]
+    podman_secret: Option<String>,
+    /// Where it may be sent, instead of the kind's own hosts; can be repeated
+    #[arg(long = "host", value_name = "HOST")]
+    hosts: Vec<String>,
+    /// Who may have it; can be repeated [default: the harnesses of which it is a login, else `generic`]
+    #[arg(long, value_name = "HARNESS")]
+    grant_to: Vec<String>,
+    #[command(flatten)]
+    config: ConfigDirectory,
+}
+
+#[derive(Debug, clap::Args)]
+struct KindsArguments {
+    /// All that is known of this one
+    kind: Option<String>,
+    /// What the providers' documentation was not seen to say
+    #[arg(long, conflicts_with = "kind")]
+    unconfirmed: bool,
+    #[command(flatten)]
+    config: ConfigDirectory,
+}
+
+#[derive(Debug, clap::Args)]
+struct ConfigDirectory {
+    /// Configuration: secrets.toml, catalogue/, harnesses/
+    #[arg(long, value_name = "DIR", default_value = "/etc/understudy")]
+    config: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
@@ -119,6 +176,11 @@ fn print_status(control: &Control, json: bool) -> Result<ExitCode> {
 }
 
 fn print_secrets(arguments: &SecretsArguments) -> Result<ExitCode> {
+    match &arguments.command {
+        Some(SecretsCommand::Add(arguments)) => return add_secret(arguments),
+        Some(SecretsCommand::Kinds(arguments)) => return print_kinds(arguments),
+        None => {}
+    }
     let Reply::Secrets(found) = arguments.control.call(Request::Secrets)? else {
         bail!("the sidecar answered another question");
     };
@@ -127,6 +189,40 @@ fn print_secrets(arguments: &SecretsArguments) -> Result<ExitCode> {
     } else {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         print!("{}", secrets::text(&found, u64::try_from(now.as_millis()).unwrap_or(u64::MAX)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn add_secret(arguments: &AddArguments) -> Result<ExitCode> {
+    let config = &arguments.config.config;
+    let source = match (&arguments.file, &arguments.podman_secret) {
+        (Some(path), _) => add::Source::File(path.clone()),
+        (None, Some(name)) => add::Source::PodmanSecret(name.clone()),
+        (None, None) => add::Source::PodmanSecretOfThatName,
+    };
+    let wanted = add::Wanted {
+        name: arguments.name.clone(),
+        like: arguments.like.clone(),
+        source,
+        hosts: arguments.hosts.clone(),
+        grant_to: arguments.grant_to.clone(),
+    };
+    let catalogue = Catalogue::load(&config.join("catalogue"))?;
+    let harnesses = Harnesses::load(Some(&config.join("harnesses")));
+    print!("{}", add::run(&config.join("secrets.toml"), &wanted, &catalogue, &harnesses)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_kinds(arguments: &KindsArguments) -> Result<ExitCode> {
+    let catalogue = Catalogue::load(&arguments.config.config.join("catalogue"))?;
+    if arguments.unconfirmed {
+        for line in catalogue.unconfirmed() {
+            println!("{line}");
+        }
+    } else if let Some(name) = &arguments.kind {
+        print!("{}", kinds::details(&catalogue, catalogue.kind(name)?));
+    } else {
+        print!("{}", kinds::table(&catalogue));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,7 @@
-//! `understudy secrets` as a person reads it.
+//! `understudy secrets` as a person reads it, and its commands.
+
+pub mod add;
+pub mod kinds;
 
 use std::fmt::Write as _;
 
