@@ -249,7 +249,7 @@ fn a_stand_in_that_nobody_remembers_is_told_from_a_foreign_credential() {
         ("https://api.example.com/", "x-api-key", stale.to_owned()),
         ("https://api.example.com/", "authorization", format!("Bearer {stale}")),
         ("https://elsewhere.example/", "x-note", format!("a {stale}, b")),
-        ("https://elsewhere.example/", "x-note", encoded.clone()),
+        ("https://elsewhere.example/", "x-note", encoded),
         (&format!("https://elsewhere.example/?k={stale}&x"), "accept", "*/*".to_owned()),
     ] {
         let denial = setup.examine(url, &[(header, &value)], true).unwrap_err();
