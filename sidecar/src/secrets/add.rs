@@ -104,7 +104,8 @@ fn appended(
 }
 
 fn table(wanted: &Wanted, kind: &Kind, grant_to: &[String]) -> String {
-    let quoted = |text: &str| toml::Value::from(text).to_string();
+    // On one line, whatever is in it: the escapes of JSON are those of TOML's basic strings, too.
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let list = |items: &[String]| items.iter().map(|item| quoted(item)).collect::<Vec<_>>().join(", ");
     let bare = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     let is_bare = !wanted.name.is_empty() && wanted.name.bytes().all(bare);
