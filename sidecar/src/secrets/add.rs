@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use understudy_harnesses::Harnesses;
 use understudy_policies::DocumentError;
 
-use crate::credentials::catalogue::{Kind, UnknownKind};
+use crate::credentials::catalogue::Kind;
 use crate::credentials::{Catalogue, declaration};
 
 /// What the operator said.
@@ -41,7 +41,7 @@ pub enum AddError {
     #[error("secrets.toml must be repaired first: {0}")]
     Broken(DocumentError),
     #[error("`--like`: {0}")]
-    Kind(#[from] UnknownKind),
+    Kind(String),
     #[error("`{0}` has no host of its own; name yours: --host HOST")]
     Hosts(String),
     #[error(
@@ -67,7 +67,7 @@ pub fn run(
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(io(error)),
     };
-    let kind = catalogue.kind(&wanted.like)?;
+    let kind = catalogue.kind(&wanted.like).map_err(|error| AddError::Kind(error.to_string()))?;
     let grant_to = grant_to(wanted, kind, harnesses);
     let after = appended(&before, wanted, kind, &grant_to, catalogue)?;
     replace(file, &after).map_err(io)?;
