@@ -95,7 +95,6 @@ pub(crate) fn encoded_again(pem: &[u8]) -> String {
 fn certificates(pem: &[u8]) -> (Vec<Vec<u8>>, usize) {
     let mut good = Vec::new();
     let mut skipped = 0;
-    // Not with rustls-pki-types: it decodes in constant time, for keys, which costs a bundle another millisecond.
     for entry in Pem::iter_from_buffer(pem).take(4 * MOST) {
         match entry {
             Ok(Pem { label, .. }) if label != "CERTIFICATE" => {}

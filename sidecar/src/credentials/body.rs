@@ -138,7 +138,7 @@ pub fn examine_body(
             continue;
         }
         if let Some(name) = vault.retired_in(value.as_bytes()) {
-            return Err(retired::gone(name, place));
+            return Err(retired::denial(Some(name), place));
         }
         for secret in vault.stand_ins_in(value.as_bytes()) {
             judge.may_use(secret).map_err(|reason| judge.denial(reason, secret, place))?;

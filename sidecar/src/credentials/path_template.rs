@@ -45,12 +45,12 @@ impl FromStr for PathTemplate {
         if [left, right].iter().any(|part| part.contains(['{', '}', '%'])) {
             return Err(PathTemplateError::Mark);
         }
-        let pattern: PathPattern = format!("{left}*{right}").parse()?;
         let before = left.rsplit('/').next().unwrap_or_default();
         let behind = right.split('/').next().unwrap_or_default();
         if left.contains("**") || before.contains('*') || behind.contains('*') {
             return Err(PathTemplateError::Star);
         }
+        let pattern = format!("{left}*{right}").parse()?;
         Ok(Self {
             text: text.to_owned(),
             pattern,

@@ -10,25 +10,33 @@ use crate::reason::Reason;
 /// their own rules.
 pub(super) fn check(vault: &Vault, head: &RequestHead<'_>) -> Result<(), CredentialDenial> {
     let check = |place: Place<'_>, text: &[u8]| match vault.retired_in(text) {
-        Some(name) => Err(gone(name, place)),
-        None if is_unknown(vault, text) => {
-            let remedy = "it is a stand-in of a secret that is gone or has another name now; start the container again";
-            Err(denial(None, place, remedy.to_owned()))
-        }
+        Some(name) => Err(denial(Some(name), place)),
+        None if is_unknown(vault, text) => Err(denial(None, place)),
         None => Ok(()),
     };
     outside_values(head).iter().try_for_each(|(place, text)| check(*place, text))?;
     head.headers.iter().try_for_each(|(name, value)| check(Place::Header(name), value.as_bytes()))
 }
 
-pub(super) fn gone(name: &str, place: Place<'_>) -> CredentialDenial {
-    let remedy =
-        format!("secret `{name}` is no longer there: look for it in secrets.toml and in `understudy status`");
-    denial(Some(name.to_owned()), place, remedy)
-}
-
-fn denial(secret: Option<String>, place: Place<'_>, remedy: String) -> CredentialDenial {
-    CredentialDenial { reason: Reason::CredentialNotGranted, secret, place: place.to_string(), remedy }
+/// `secret` is its name, if there is a record of it.
+pub(super) fn denial(secret: Option<&str>, place: Place<'_>) -> CredentialDenial {
+    let remedy = match secret {
+        Some(name) => {
+            format!(
+                "secret `{name}` is no longer there: look for it in secrets.toml and in `understudy status`"
+            )
+        }
+        None => {
+            "it is a stand-in of a secret that is gone or has another name now; start the container again"
+                .to_owned()
+        }
+    };
+    CredentialDenial {
+        reason: Reason::CredentialNotGranted,
+        secret: secret.map(str::to_owned),
+        place: place.to_string(),
+        remedy,
+    }
 }
 
 /// Whether a stand-in of this installation is in it of which there is no record.

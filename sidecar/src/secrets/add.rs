@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use understudy_harnesses::Harnesses;
 use understudy_policies::DocumentError;
 
-use crate::credentials::catalogue::{Kind, UnknownKind};
+use crate::credentials::catalogue::Kind;
 use crate::credentials::{Catalogue, declaration};
 
 /// What the operator said.
@@ -41,7 +41,7 @@ pub enum AddError {
     #[error("secrets.toml must be repaired first: {0}")]
     Broken(DocumentError),
     #[error("`--like`: {0}")]
-    Kind(#[from] UnknownKind),
+    Kind(String),
     #[error("`{0}` has no host of its own; name yours: --host HOST")]
     Hosts(String),
     #[error(
@@ -67,7 +67,7 @@ pub fn run(
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(io(error)),
     };
-    let kind = catalogue.kind(&wanted.like)?;
+    let kind = catalogue.kind(&wanted.like).map_err(|error| AddError::Kind(error.to_string()))?;
     let grant_to = grant_to(wanted, kind, harnesses);
     let after = appended(&before, wanted, kind, &grant_to, catalogue)?;
     replace(file, &after).map_err(io)?;
@@ -104,7 +104,8 @@ fn appended(
 }
 
 fn table(wanted: &Wanted, kind: &Kind, grant_to: &[String]) -> String {
-    let quoted = |text: &str| toml::Value::from(text).to_string();
+    // On one line, whatever is in it: the escapes of JSON are those of TOML's basic strings, too.
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let list = |items: &[String]| items.iter().map(|item| quoted(item)).collect::<Vec<_>>().join(", ");
     let bare = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     let is_bare = !wanted.name.is_empty() && wanted.name.bytes().all(bare);

@@ -214,7 +214,7 @@ fn grants_of(vault: &Vault) -> Grants {
 fn container(digit: char, port: u16, vault: &Vault) -> Arc<Container> {
     let allowed = format!("{HOST}:{port} {OTHER}:{port} {NOWHERE}:{port}");
     let denied = format!(
-        "[[deny]]\nhost = {HOST:?}\nmethods = \"PATCH\"\n[[deny]]\nhost = {HOST:?}\npaths = \"/denied/**\""
+        "[[deny]]\nhost = {OTHER:?}\nmethods = \"PATCH\"\n[[deny]]\nhost = {OTHER:?}\npaths = \"/denied/**\""
     );
     let policy = PolicySet::combine(vec![
         Arc::new(Policy::from_allow_annotation(&allowed).unwrap()),
