@@ -1,13 +1,13 @@
 //! Fields of a body: a real value never passes, a stand-in in a declared field never leaves, all else stays.
 #![no_main]
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Uri};
 use libfuzzer_sys::fuzz_target;
 use understudy::credentials::{
-    Grants, InstallationKey, RequestHead, Vault, declaration, examine_body, fields, grants,
+    Catalogue, Grants, InstallationKey, RequestHead, Vault, declaration, examine_body, fields, grants,
 };
 use understudy_harnesses::Harnesses;
 use understudy_policies::HostName;
@@ -31,9 +31,10 @@ struct Stand {
 }
 
 static STAND: LazyLock<Option<Stand>> = LazyLock::new(|| {
-    let declared = declaration::parse("secrets.toml", SECRETS).ok()?;
+    let catalogue = Arc::new(Catalogue::new([]).ok()?);
+    let declared = declaration::parse("secrets.toml", SECRETS, &catalogue).ok()?;
     let key = InstallationKey::from_bytes(&[7; 32]);
-    let vault = Vault::new(declared, &key, |_| Ok(Zeroizing::new(REAL.into()))).ok()?;
+    let vault = Vault::new(declared, catalogue, &key, |_| Ok(Zeroizing::new(REAL.into()))).ok()?;
     let harnesses = Harnesses::load(None);
     let generic = harnesses.harness("generic").ok()?;
     let grants = grants::choose(&vault, generic, None, Some("provider")).ok()?.grants();
