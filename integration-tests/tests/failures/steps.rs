@@ -115,10 +115,8 @@ fn killed_around_nft() {
     let nft = document["nft"].as_str().unwrap().to_owned();
     let wrapper = state().join("nft");
     document["nft"] = wrapper.to_str().unwrap().into();
-    let cases = [
-        ("before-nft", "kill -9 $PPID".to_owned()),
-        ("after-nft", format!("{nft} \"$@\"; kill -9 $PPID")),
-    ];
+    let cases =
+        [("before-nft", "kill -9 $PPID".to_owned()), ("after-nft", format!("{nft} \"$@\"; kill -9 $PPID"))];
     for (step, script) in cases {
         fs::write(&wrapper, format!("#!/bin/sh\n{script}\nexec {nft} \"$@\"\n")).unwrap();
         fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
