@@ -136,11 +136,19 @@ fn matched(pattern: &[String], path: &[String]) -> bool {
     match (pattern.split_first(), path.split_first()) {
         (Some((rest, _)), _) if rest == "**" => true,
         (None, None) => true,
+        (Some((segment, [])), Some((text, []))) => segment == "*" || bare(segment) == bare(text),
         (Some((segment, pattern)), Some((text, path))) => {
             (segment == "*" || segment == text) && matched(pattern, path)
         }
         _ => false,
     }
+}
+
+/// Frameworks take what the last segment ends with for the format of the answer, and need none of them.
+const FORMATS: [&str; 6] = [".json", ".xml", ".html", ".js", ".txt", ".yaml"];
+
+fn bare(segment: &str) -> &str {
+    FORMATS.iter().find_map(|format| segment.strip_suffix(format)).unwrap_or(segment)
 }
 
 impl FromStr for EndpointPath {
@@ -274,6 +282,11 @@ mod tests {
             ("/x%2f..%2frepos/o/r/keys", true),
             ("/repos/o/r/keys;a=b", true),
             ("/repos\\o\\r\\keys", true),
+            ("/repos/o/r/keys.json", true),
+            ("/repos/o/r/keys%2EXML/", true),
+            ("/repos/o/r/keys.", false),
+            ("/repos/o/r/keys.jsonp", false),
+            ("/repos.json/o/r/keys", false),
             ("/repos/o/a%2Fr/keys", true),
             ("/repos/o/r/keys/1", false),
             ("/repos/o/r", false),
@@ -283,6 +296,8 @@ mod tests {
         ] {
             assert_eq!(keys.matches(&Readings::of(path)), expected, "{path}");
         }
+        let hooks: EndpointPath = "/admin/webhooks.json".parse().unwrap();
+        assert!(hooks.matches(&Readings::of("/admin/webhooks")));
         let rest: EndpointPath = "/admin/**".parse().unwrap();
         assert!(rest.matches(&Readings::of("/admin/a/b")) && rest.matches(&Readings::of("/admin")));
         assert!(!rest.matches(&Readings::of("/administrators")));
