@@ -50,7 +50,8 @@ impl Conditions {
         let query = |allowed: &Vec<String>| {
             request.query_keys().all(|key| key.is_some_and(|key| allowed.contains(&key)))
         };
-        self.fit(request, self.query.as_ref().is_none_or(query), PathPattern::matches_surely)
+        let query = self.query.as_ref().is_none_or(query);
+        self.fit(request.method, request, query, PathPattern::matches_surely)
     }
 
     /// Of a rule that denies.
@@ -62,16 +63,19 @@ impl Conditions {
             let meant = |key: &str| denied.iter().any(|denied| denied.eq_ignore_ascii_case(key));
             request.query_keys().any(|key| key.is_none_or(|key| meant(&key)))
         };
-        self.fit(request, self.query.as_ref().is_none_or(query), PathPattern::matches_possibly)
+        let query = self.query.as_ref().is_none_or(query);
+        // Some servers ignore letter case.
+        self.fit(&request.method.to_ascii_uppercase(), request, query, PathPattern::matches_possibly)
     }
 
     fn fit(
         &self,
+        method: &str,
         request: &Request<'_>,
         query: bool,
         matches: impl Fn(&PathPattern, &crate::RequestPath) -> bool,
     ) -> Fit {
-        if !self.has_method(request.method) {
+        if !self.has_method(method) {
             return Fit::NotMethod;
         }
         if !query {
@@ -120,7 +124,8 @@ mod tests {
             (&conditions(&[], &[], None), "BREW", "/a/../b?x;y", Yes, Yes),
             (&read, "GET", "/v1/a", Yes, NotPath),
             (&read, "HEAD", "/v1/a?page=2", Yes, Yes),
-            (&read, "get", "/v1/a?page=2", NotMethod, NotMethod),
+            (&read, "get", "/v1/a?page=2", NotMethod, Yes),
+            (&read, "head", "/v1/a?page=2", NotMethod, Yes),
             (&read, "POST", "/v1/a?page=2", NotMethod, NotMethod),
             (&read, "GET", "/V1/a?PAGE=2", NotPath, Yes),
             (&read, "GET", "/v1/a?page=2&x=1", NotPath, Yes),

@@ -85,7 +85,7 @@ impl Git {
     /// Of a rule that allows: `write` takes `read` in.
     pub(crate) fn surely(&self, request: &Request<'_>) -> Fit {
         let write: &[Endpoint] = if self.access == Access::Write { &self.write } else { &[] };
-        fit(request, self.read.iter().chain(write), |endpoint| {
+        fit(request.method, request, self.read.iter().chain(write), |endpoint| {
             let service = endpoint.service.is_none_or(|service| {
                 request.query().and_then(|query| query.strip_prefix("service=")) == Some(service)
             });
@@ -96,7 +96,9 @@ impl Git {
     /// Of a rule that denies: `read` takes `write` in.
     pub(crate) fn possibly(&self, request: &Request<'_>) -> Fit {
         let read: &[Endpoint] = if self.access == Access::Read { &self.read } else { &[] };
-        fit(request, self.write.iter().chain(read), |endpoint| {
+        // Some servers ignore letter case.
+        let method = request.method.to_ascii_uppercase();
+        fit(&method, request, self.write.iter().chain(read), |endpoint| {
             let query = request.query().unwrap_or_default();
             let service = endpoint
                 .service
@@ -107,11 +109,12 @@ impl Git {
 }
 
 fn fit<'e>(
+    method: &str,
     request: &Request<'_>,
     endpoints: impl Iterator<Item = &'e Endpoint>,
     matches: impl Fn(&Endpoint) -> bool,
 ) -> Fit {
-    let mut of_method = endpoints.filter(|endpoint| endpoint.method == request.method).peekable();
+    let mut of_method = endpoints.filter(|endpoint| endpoint.method == method).peekable();
     match &request.path {
         _ if of_method.peek().is_none() => Fit::NotMethod,
         Err(error) => Fit::Unclear(*error),
@@ -215,6 +218,7 @@ mod tests {
             ("GET", "/org/repo.git/info/refs?x=1&service=git-receive-pack"),
             ("GET", "/org/repo.git/info/refs?service=git%2Dreceive-pack"),
             ("POST", "/org%2Frepo/git-receive-pack"),
+            ("post", "/org/repo/git-receive-pack"),
         ] {
             assert!(denies(&no_push, method, target), "{target}");
         }

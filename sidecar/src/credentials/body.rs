@@ -6,12 +6,13 @@ mod json;
 use std::ops::Range;
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use understudy_policies::{HostName, RequestPath};
+use understudy_policies::{HostName, PathPattern, RequestPath};
 use zeroize::Zeroizing;
 
 use super::declaration::{Declaration, Foreign};
-use super::examine::{CredentialDenial, Judge, Place, RequestHead, plainly};
+use super::examine::{CredentialDenial, Judge, Place, RequestHead, Swaps, plainly};
 use super::grants::Grants;
+use super::minting;
 use super::placement::Placement;
 use super::retired;
 use super::vault::Vault;
@@ -95,7 +96,8 @@ pub fn fields(vault: &Vault, head: &RequestHead<'_>) -> Result<Option<Fields>, C
         return Ok(None);
     }
     let path = plain_path(head)?;
-    let Some((_, placement)) = placements(vault, head.host, fields).find(|(_, p)| is_for(p, &path)) else {
+    let Some((_, placement)) = placements(vault, head.host, fields).find(|(_, p)| may_be_for(p, &path))
+    else {
         return Ok(None);
     };
     if types.len() > 1 {
@@ -128,7 +130,8 @@ pub fn examine_body(
     let path = plain_path(&head)?;
     let mut hits: Vec<(Range<usize>, Zeroizing<String>)> = Vec::new();
     let mut secrets = Vec::new();
-    for (declaration, placement) in placements(vault, head.host, fields).filter(|(_, p)| is_for(p, &path)) {
+    for (declaration, placement) in placements(vault, head.host, fields).filter(|(_, p)| may_be_for(p, &path))
+    {
         let place = Place::Body(placement);
         let found = fields.find(body, placement);
         let found = found.map_err(|error| denial(Reason::Malformed, place, &error.to_string()))?;
@@ -171,6 +174,11 @@ pub fn examine_body(
     bytes.extend_from_slice(body.get(at..).unwrap_or_default());
     secrets.sort_unstable();
     secrets.dedup();
+    let swaps = Swaps { secrets, ..Swaps::default() };
+    if !swaps.secrets.is_empty() {
+        minting::check(vault, grants, &head, &swaps)?;
+    }
+    let secrets = swaps.secrets;
     Ok(SwappedBody { bytes, secrets })
 }
 
@@ -185,12 +193,20 @@ fn placements<'v>(
     vault.bound_to(host).flat_map(of_one).filter(move |(_, placement)| fields.mean(placement))
 }
 
+/// Whether a credential may be written there.
 fn is_for(placement: &Placement, path: &RequestPath) -> bool {
+    pattern(placement).is_some_and(|pattern| pattern.matches_surely(path))
+}
+
+/// Whether a server could read a credential there.
+fn may_be_for(placement: &Placement, path: &RequestPath) -> bool {
+    pattern(placement).is_some_and(|pattern| pattern.matches_possibly(path))
+}
+
+fn pattern(placement: &Placement) -> Option<&PathPattern> {
     match placement {
-        Placement::Form { path: pattern, .. } | Placement::Json { path: pattern, .. } => {
-            pattern.matches_surely(path)
-        }
-        _ => false,
+        Placement::Form { path, .. } | Placement::Json { path, .. } => Some(path),
+        _ => None,
     }
 }
 

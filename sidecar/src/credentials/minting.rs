@@ -10,8 +10,8 @@ use super::vault::Vault;
 use crate::reason::Reason;
 
 /// Refuses a request to an endpoint of the catalogue, if a secret is bound to the host: granted or not, usable or not.
-/// It is let through if `minting` of a secret that is swapped into it names what the endpoint creates; if none is
-/// swapped in, that of a secret that the container was granted.
+/// It is let through if `minting` of every secret that is swapped into it names what the endpoint creates: the upstream
+/// chooses which of them counts. If none is swapped in, that of a secret that the container was granted.
 pub(super) fn check(
     vault: &Vault,
     grants: &Grants,
@@ -25,21 +25,27 @@ pub(super) fn check(
     let likes: Vec<&str> = bound.iter().filter_map(|d| Some(d.like.as_ref()?.name.as_str())).collect();
     let methods = methods(head.method, head.headers);
     let readings = Readings::of(head.uri.path());
-    let used = |secret: &&&Declaration| {
+    let is_used = |secret: &&Declaration| {
         if swaps.secrets.is_empty() {
             grants.contains(&secret.name)
         } else {
             swaps.secrets.contains(&secret.name)
         }
     };
+    let used: Vec<&Declaration> = bound.iter().copied().filter(is_used).collect();
+    let allows = |secret: &&&Declaration, endpoint: &Endpoint| secret.minting.contains(&endpoint.creates);
+    let needed = swaps.secrets.len().max(1);
     let meant = |endpoint: &&Endpoint| {
         let method = endpoint.methods.is_empty() || methods.iter().any(|m| endpoint.methods.contains(m));
-        let allowed = bound.iter().filter(used).any(|secret| secret.minting.contains(&endpoint.creates));
+        let allowed = used.iter().filter(|secret| allows(secret, endpoint)).count() >= needed;
         method && !allowed && endpoint.path.matches(&readings)
     };
     match vault.catalogue().endpoints_at(head.host, &likes).find(meant) {
         None => Ok(()),
-        Some(endpoint) => Err(denial(endpoint, swaps, bound.iter().find(|secret| used(secret)).copied())),
+        Some(endpoint) => {
+            let secret = used.iter().find(|secret| !allows(secret, endpoint)).copied();
+            Err(denial(endpoint, swaps, secret))
+        }
     }
 }
 
@@ -147,5 +153,19 @@ mod tests {
         assert!(checked(&vault, &["github"], &["github"], secret).is_err());
         assert!(checked(&vault, &[], &[], request).is_err());
         assert!(checked(&vault, &["github", "other"], &["other"], request).is_err());
+    }
+
+    #[test]
+    fn a_secret_that_may_not_is_not_helped_by_one_that_may() {
+        let own = |name, minting| declared(name, minting).replace("api.example.com", "api.github.com");
+        let vault = vault(
+            &[own("github", "minting = [\"deploy-key\"]"), own("other", "")].concat(),
+            &Values::from([("github", "some-value-of-github"), ("other", "another-value-of-github")]),
+        );
+        let request = ("POST", "api.github.com", KEYS);
+        let both = ["github", "other"];
+        assert!(checked(&vault, &both, &["github"], request).is_ok());
+        let denial = checked(&vault, &both, &both, request).unwrap_err();
+        assert!(denial.remedy.contains("to secret `other`"), "{denial:?}");
     }
 }

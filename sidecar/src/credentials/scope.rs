@@ -4,6 +4,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Uri};
 use understudy_policies::{PathPattern, RequestPath};
 
+use super::catalogue::endpoint::dashed;
 use super::examine::list;
 use super::placement::Placement;
 use super::slots::Part;
@@ -32,7 +33,7 @@ impl Scope {
             return Err(format!("it may be used with {allowed}; for others, add them to `methods`"));
         }
         let url = uri.path_and_query().map_or("/", PathAndQuery::as_str);
-        if let Some(name) = OVERRIDES.iter().find(|name| headers.contains_key(**name)) {
+        if let Some(name) = headers.keys().find(|name| OVERRIDES.contains(&dashed(name).as_ref())) {
             return Err(format!("it may be used with some methods or paths only; send no `{name}`"));
         }
         if !Part::url(url).slots(&Placement::Query(OVERRIDING_KEY.to_owned())).is_empty() {
@@ -95,6 +96,7 @@ mod tests {
                 "it may be used for some paths only, and servers read this one differently: the path has",
             ),
             ("GET", "/v1/a", Some("x-http-method-override"), "it may be used with some methods or paths"),
+            ("GET", "/v1/a", Some("x_http_method_override"), "it may be used with some methods or paths"),
             ("GET", "/v1/a", Some("x-original-url"), "it may be used with some methods or paths"),
             ("GET", "/v1/a?_Method=PUT", None, "it may be used with some methods or paths"),
         ] {

@@ -211,6 +211,15 @@ fn half_of(inner: &[u8], half: BasicHalf) -> Option<Slot> {
     })
 }
 
+/// Whether a quote is left open in one of the cookies: some servers then take the `;` behind it, and the next cookies,
+/// for letters of its value (RFC 2109 section 4.1).
+pub(super) fn has_open_quote(cookies: &[u8]) -> bool {
+    cookies.split(|b| *b == b';').any(|pair| {
+        let quotes = pair.iter().filter(|b| **b == b'"').count();
+        quotes % 2 == 1 || pair.windows(2).any(|two| two == b"\\\"")
+    })
+}
+
 /// RFC 6265 section 4.2.1; a value may stand in quotes.
 fn cookies(value: &[u8], name: &str) -> Vec<Slot> {
     let of_pair = |pair: Range<usize>| {
@@ -273,7 +282,10 @@ fn segment(url: &[u8], template: &PathTemplate) -> Option<Slot> {
     if raw == [before, behind].concat().as_bytes() {
         return None;
     }
-    let literal = raw.len() > before.len() + behind.len()
+    // Whoever takes a `%2F` before it for a `/` counts other segments.
+    let counted = !path.get(..range.start)?.to_ascii_lowercase().windows(3).any(|three| three == b"%2f");
+    let literal = counted
+        && raw.len() > before.len() + behind.len()
         && raw.starts_with(before.as_bytes())
         && raw.ends_with(behind.as_bytes());
     Some(if literal {
@@ -402,12 +414,15 @@ mod tests {
             ("/bot123%3Aabc/send?x=/botno/", Some("123:abc")),
             ("/bot123:abc/send", Some("123:abc")),
             ("/%62ot123/send", Some("~bot123")),
+            ("/bot123/a%2Fb", Some("123")),
             ("/x/../bot123/send", None),
             ("/bot/send", None),
         ] {
             let expected: Vec<&str> = found.into_iter().collect();
             assert_eq!(in_url("path /bot{}/**", url), expected, "{url}");
         }
+        assert_eq!(in_url("path /*/{}/**", "/a/123/b"), ["123"]);
+        assert_eq!(in_url("path /*/{}/**", "/a%2fb/123/b"), ["~123"]);
     }
 
     #[test]

@@ -150,3 +150,36 @@ proptest! {
         prop_assert_eq!(setup.of_type("/v1/x", JSON, &json("{key}")), Ok(Some(json(KEY))));
     }
 }
+
+#[test]
+fn another_spelling_of_the_path_leads_no_foreign_credential_through_and_no_real_one() {
+    let setup = setup("");
+    for path in ["/token/", "/Token", "/TOKEN/"] {
+        let form = |body| setup.of_type(path, FORM, body);
+        assert_eq!(form("secret=somebody-elses"), Err(Reason::ForeignCredential), "{path}");
+        assert_eq!(form("secret={key}"), Err(Reason::CredentialMisplaced), "{path}");
+    }
+    assert_eq!(setup.of_type("/v1/x/", JSON, "{\"auth\":{\"key\":\"x\"}}"), Err(Reason::ForeignCredential));
+}
+
+#[test]
+fn what_is_swapped_into_a_body_creates_no_credentials() {
+    let text = |minting| {
+        let placed = declared("key", minting).replace("header x-api-key", "form /** secret");
+        placed.replace("api.example.com", "api.github.com")
+    };
+    // Granted, allowed to, and not used.
+    let helper = text("minting = [\"deploy-key\"]").replace("[key]", "[helper]");
+    let helper = helper.replace("/run/secrets/key", "/run/secrets/helper");
+    for (minting, expected) in [("", Err(Reason::CredentialMinting)), ("minting = [\"deploy-key\"]", Ok(()))]
+    {
+        let vault = vault(
+            &[text(minting), helper.clone()].concat(),
+            &Values::from([("key", KEY), ("helper", OTHER)]),
+        );
+        let grants: Grants = ["key", "helper"].into_iter().collect();
+        let setup = Setup { vault, grants, host: "api.github.com".parse().unwrap() };
+        let sent = setup.of_type("/repos/o/r/keys", FORM, "secret={key}").map(drop);
+        assert_eq!(sent, expected, "{minting}");
+    }
+}

@@ -1,9 +1,10 @@
 //! Endpoints that create or store credentials, and whether a request is for one of them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use http::Method;
+use http::{HeaderName, Method};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use understudy_policies::document::closest;
@@ -136,11 +137,19 @@ fn matched(pattern: &[String], path: &[String]) -> bool {
     match (pattern.split_first(), path.split_first()) {
         (Some((rest, _)), _) if rest == "**" => true,
         (None, None) => true,
+        (Some((segment, [])), Some((text, []))) => segment == "*" || bare(segment) == bare(text),
         (Some((segment, pattern)), Some((text, path))) => {
             (segment == "*" || segment == text) && matched(pattern, path)
         }
         _ => false,
     }
+}
+
+/// Frameworks take what the last segment ends with for the format of the answer, and need none of them.
+const FORMATS: [&str; 6] = [".json", ".xml", ".html", ".js", ".txt", ".yaml"];
+
+fn bare(segment: &str) -> &str {
+    FORMATS.iter().find_map(|format| segment.strip_suffix(format)).unwrap_or(segment)
 }
 
 impl FromStr for EndpointPath {
@@ -229,13 +238,20 @@ fn without_dots(segments: &[String]) -> Vec<String> {
     path
 }
 
-/// The methods that a server may take the request for: some frameworks believe a header.
+/// The methods that a server may take the request for: some ignore letter case, some frameworks believe a header.
 pub fn methods(method: &Method, headers: &http::HeaderMap) -> Vec<Method> {
-    let said = ["x-http-method-override", "x-http-method", "x-method-override"];
-    let named = said.iter().flat_map(|name| headers.get_all(*name)).filter_map(|value| {
-        Method::from_bytes(value.as_bytes().trim_ascii().to_ascii_uppercase().as_slice()).ok()
-    });
-    std::iter::once(method.clone()).chain(named).collect()
+    let upper = |bytes: &[u8]| Method::from_bytes(bytes.trim_ascii().to_ascii_uppercase().as_slice()).ok();
+    let said = headers.iter().filter(|(name, _)| METHOD_HEADERS.contains(&dashed(name).as_ref()));
+    let named = said.filter_map(|(_, value)| upper(value.as_bytes()));
+    upper(method.as_str().as_bytes()).into_iter().chain(named).collect()
+}
+
+const METHOD_HEADERS: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+
+/// As servers read a header's name that hand headers on as variables (RFC 3875 section 4.1.18).
+pub fn dashed(name: &HeaderName) -> Cow<'_, str> {
+    let name = name.as_str();
+    if name.contains('_') { name.replace('_', "-").into() } else { name.into() }
 }
 
 /// Whether the endpoint is at `host`; `own` are the hosts that it is at without any of its own.
@@ -274,6 +290,11 @@ mod tests {
             ("/x%2f..%2frepos/o/r/keys", true),
             ("/repos/o/r/keys;a=b", true),
             ("/repos\\o\\r\\keys", true),
+            ("/repos/o/r/keys.json", true),
+            ("/repos/o/r/keys%2EXML/", true),
+            ("/repos/o/r/keys.", false),
+            ("/repos/o/r/keys.jsonp", false),
+            ("/repos.json/o/r/keys", false),
             ("/repos/o/a%2Fr/keys", true),
             ("/repos/o/r/keys/1", false),
             ("/repos/o/r", false),
@@ -283,6 +304,8 @@ mod tests {
         ] {
             assert_eq!(keys.matches(&Readings::of(path)), expected, "{path}");
         }
+        let hooks: EndpointPath = "/admin/webhooks.json".parse().unwrap();
+        assert!(hooks.matches(&Readings::of("/admin/webhooks")));
         let rest: EndpointPath = "/admin/**".parse().unwrap();
         assert!(rest.matches(&Readings::of("/admin/a/b")) && rest.matches(&Readings::of("/admin")));
         assert!(!rest.matches(&Readings::of("/administrators")));
@@ -293,6 +316,9 @@ mod tests {
         let mut headers = http::HeaderMap::new();
         headers.insert("x-http-method-override", "put".parse().unwrap());
         assert_eq!(methods(&Method::POST, &headers), [Method::POST, Method::PUT]);
+        let mut headers = http::HeaderMap::new();
+        headers.insert("x_http_method_override", "put".parse().unwrap());
+        assert_eq!(methods(&"post".parse().unwrap(), &headers), [Method::POST, Method::PUT]);
     }
 
     #[test]

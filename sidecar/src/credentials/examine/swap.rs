@@ -8,7 +8,7 @@ use http::header::{COOKIE, HeaderName, SEC_WEBSOCKET_PROTOCOL};
 use http::uri::PathAndQuery;
 use zeroize::Zeroizing;
 
-use super::super::slots::{Part, Slot};
+use super::super::slots::{Part, Slot, has_open_quote};
 use super::super::vault::{Secret, Vault};
 use super::{CredentialDenial, Judge, Place, Rests, SwappedPath, Swaps, outside_values};
 use crate::reason::Reason;
@@ -53,6 +53,11 @@ impl<'a> Swapper<'a> {
                 let Some(written) = self.part(Some(&part), value, place)? else { continue };
                 if !LISTS.contains(name) && head.headers.get_all(name).iter().count() > 1 {
                     return Err(malformed(place, "send it once"));
+                }
+                // Of HTTP/2's cookies, each in a header of its own, one can be made of all.
+                let mut cookies = head.headers.get_all(COOKIE).iter();
+                if name == COOKIE && cookies.any(|value| has_open_quote(value.as_bytes())) {
+                    return Err(malformed(place, "close every quote of a cookie, and escape none in it"));
                 }
                 let mut value = HeaderValue::from_bytes(&written.whole)
                     .map_err(|_| malformed(place, "what stands around the stand-in cannot be sent"))?;

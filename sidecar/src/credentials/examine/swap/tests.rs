@@ -128,6 +128,19 @@ fn basic_that_is_none_is_malformed_where_secrets_are_bound_only() {
 }
 
 #[test]
+fn no_cookie_is_swapped_that_a_server_may_read_as_part_of_another() {
+    let setup = setup("[\"cookie sid\"]");
+    for cookies in
+        [&["a=\"x; sid={key}; b=\""][..], &["a=\"x\\\"; sid={key}; b=\"y\""], &["a=\"x", "sid={key}", "b=\""]]
+    {
+        let headers: Vec<_> = cookies.iter().map(|cookie| ("cookie", *cookie)).collect();
+        let denial = setup.examine("/", &headers).unwrap_err();
+        assert_eq!(denial.reason, Reason::Malformed, "{cookies:?}");
+    }
+    assert!(setup.examine("/", &[("cookie", "a=\"x; b=\"")]).is_ok());
+}
+
+#[test]
 fn one_cookie_of_several() {
     let setup = setup("[\"cookie sid\"]");
     let left = format!("a=1;sid={KEY}; b=\"x y\" ; sid=\"{KEY}\";c");
