@@ -55,11 +55,7 @@ pub(super) struct Engine {
 
 impl Engine {
     /// From a request to all that it needs upstream, or to the page that says why not.
-    async fn judge(
-        &self,
-        session: &Session,
-        exchange: &mut Exchange,
-    ) -> Result<(Target, Upstream, Swaps, Searches), Page> {
+    async fn judge(&self, session: &Session, exchange: &mut Exchange) -> Result<Judged, Page> {
         let Some(accepted) = &exchange.accepted else { return Err(exchange.refuse(Reason::Internal)) };
         let downstream = Arc::clone(&accepted.downstream);
         let container = &downstream.container;
@@ -120,24 +116,27 @@ impl Engine {
         Ok((target, upstream, swaps, searches))
     }
 
-    /// The body, if it has a field for a credential: read, examined, swapped. What is swapped in is added to `swaps`.
+    /// The body, if it has a field for a credential: read, examined, swapped. What is swapped in is added to the swaps.
     async fn hold(
         &self,
         session: &mut Session,
         exchange: &mut Exchange,
-        target: &Target,
-        swaps: &mut Swaps,
-    ) -> Result<Result<Option<HeldBody>, Page>> {
+        judged: Judged,
+    ) -> Result<Result<(Judged, Option<HeldBody>), Page>> {
         let Some(accepted) = &exchange.accepted else { return Ok(Err(exchange.refuse(Reason::Internal))) };
         let downstream = Arc::clone(&accepted.downstream);
-        let (host, verified_tls) = (&target.host, downstream.tls);
+        let (host, uri) = (judged.0.host.clone(), Uri::from(judged.0.path.clone()));
+        let verified_tls = downstream.tls;
         let request = session.req_header();
-        let uri = Uri::from(target.path.clone());
-        let head =
-            RequestHead { host, method: &request.method, verified_tls, uri: &uri, headers: &request.headers };
-        let (vault, rights) = (self.vault.current(), downstream.container.rights());
-        let fields = match fields(&vault, &head) {
-            Ok(None) => return Ok(Ok(None)),
+        let head = RequestHead {
+            host: &host,
+            method: &request.method,
+            verified_tls,
+            uri: &uri,
+            headers: &request.headers,
+        };
+        let fields = match fields(&self.vault.current(), &head) {
+            Ok(None) => return Ok(Ok((judged, None))),
             Ok(Some(fields)) => fields,
             Err(denial) => return Ok(Err(denied(exchange, denial))),
         };
@@ -145,25 +144,42 @@ impl Engine {
             return Ok(Err(exchange.refuse(Reason::Internal)));
         };
         let body = match held_body::read(session).await? {
-            Ok(body) if body.is_empty() => return Ok(Ok(None)),
             Ok(body) => body,
             Err(error) => {
                 let detail = Some(error.to_string());
                 return Ok(Err(Page { detail, ..exchange.refuse(Reason::BodyTooLarge) }));
             }
         };
+        // Reading took as long as the container liked: what is in force now counts.
+        let (target, upstream, mut swaps, searches) = match self.judge(session, exchange).await {
+            Ok(judged) => judged,
+            Err(page) => return Ok(Err(page)),
+        };
+        if body.is_empty() {
+            return Ok(Ok(((target, upstream, swaps, searches), None)));
+        }
+        let (vault, rights) = (self.vault.current(), downstream.container.rights());
         let request = session.req_header();
-        let head =
-            RequestHead { host, method: &request.method, verified_tls, uri: &uri, headers: &request.headers };
+        let head = RequestHead {
+            host: &host,
+            method: &request.method,
+            verified_tls,
+            uri: &uri,
+            headers: &request.headers,
+        };
         match examine_body(&vault, &rights.grants, head, fields, &body) {
             Ok(swapped) => {
                 swaps.add(swapped.secrets);
-                Ok(Ok(Some(HeldBody::new(swapped.bytes, permit))))
+                let held = HeldBody::new(swapped.bytes, permit);
+                Ok(Ok(((target, upstream, swaps, searches), Some(held))))
             }
             Err(denial) => Ok(Err(denied(exchange, denial))),
         }
     }
 }
+
+/// What a request that may leave needs upstream.
+type Judged = (Target, Upstream, Swaps, Searches);
 
 fn denied(exchange: &mut Exchange, denial: CredentialDenial) -> Page {
     exchange.entry(|entry| entry.secrets = denial.secret.into_iter().collect());
@@ -204,14 +220,11 @@ impl ProxyHttp for Engine {
         // Without it, the second of two requests that arrive together is dropped without an answer.
         session.set_pipelining_enabled(true);
         let judged = match self.judge(session, exchange).await {
-            Ok((target, upstream, mut swaps, searches)) => {
-                let body = self.hold(session, exchange, &target, &mut swaps).await?;
-                body.map(|body| (target, upstream, swaps, searches, body))
-            }
+            Ok(judged) => self.hold(session, exchange, judged).await?,
             Err(page) => Err(page),
         };
         match judged {
-            Ok((target, upstream, swaps, searches, body)) => {
+            Ok(((target, upstream, swaps, searches), body)) => {
                 exchange.allow(target, upstream, swaps, searches, body);
                 Ok(false)
             }

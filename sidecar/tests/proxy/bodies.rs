@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use understudy::credentials::Rights;
 
 use crate::client::{self, Client, H1, H2, Sent, full, whole};
 use crate::upstream::{Protocols, digest};
@@ -189,6 +190,30 @@ async fn a_client_that_waits_to_be_told_to_go_on_is_told() {
         assert_eq!(rest.matches("HTTP/1.1 ").count(), 1, "{rest}");
         assert!(rest.contains(&digest(format!("secret={REAL}").as_bytes())), "{rest}");
         assert!(!world.upstream.last().headers.contains_key("expect"));
+    }
+}
+
+#[tokio::test]
+async fn what_is_in_force_when_the_body_has_come_counts() {
+    for body in [
+        format!("4\r\na=bc\r\n7\r\n&secret\r\n1\r\n=\r\n{:x}\r\n{STAND_IN}\r\n", STAND_IN.len()),
+        String::new(),
+    ] {
+        let world = world(Protocols::Both).await;
+        let mut stream = client::tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
+        let head = format!(
+            "POST /upload HTTP/1.1\r\nHost: {HOST}\r\nExpect: 100-continue\r\nContent-Type: {FORM}\r\n\
+             Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.read_exact(&mut [0; 25]).await.unwrap();
+        world.container.set_rights(Rights::default());
+        stream.write_all(format!("{body}0\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await;
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        assert_eq!(world.upstream.connections(), 0);
     }
 }
 
