@@ -9,9 +9,10 @@ use crate::reason::Reason;
 /// Refuses a request with such a stand-in in its head, wherever it goes. Those of secrets that there are are judged by
 /// their own rules.
 pub(super) fn check(vault: &Vault, head: &RequestHead<'_>) -> Result<(), CredentialDenial> {
-    let check = |place: Place<'_>, text: &[u8]| match vault.retired_in(text) {
+    let mut left = MOST_WORDS;
+    let mut check = |place: Place<'_>, text: &[u8]| match vault.retired_in(text) {
         Some(name) => Err(denial(Some(name), place)),
-        None if is_unknown(vault, text) => Err(denial(None, place)),
+        None if is_unknown(vault, text, &mut left) => Err(denial(None, place)),
         None => Ok(()),
     };
     outside_values(head).iter().try_for_each(|(place, text)| check(*place, text))?;
@@ -39,7 +40,43 @@ pub(super) fn denial(secret: Option<&str>, place: Place<'_>) -> CredentialDenial
     }
 }
 
-/// Whether a stand-in of this installation is in it of which there is no record.
-fn is_unknown(vault: &Vault, text: &[u8]) -> bool {
-    decoded_forms(text).iter().any(|text| vault.is_marked(text)) && vault.stand_ins_in(text).next().is_none()
+/// Of a request. A mark is told by hashing, and a container could keep the sidecar busy for everybody with words that
+/// might end with one; what is overlooked is worth nothing.
+const MOST_WORDS: usize = 200;
+/// The shortest word with a mark, in letters.
+const SHORTEST: usize = 16;
+
+/// Whether a stand-in of this installation is in it of which there is no record. The words of `text` are taken off `left`;
+/// without enough left, it is not looked for.
+fn is_unknown(vault: &Vault, text: &[u8], left: &mut usize) -> bool {
+    let mut is_marked = |text: &[u8]| {
+        let words = text.split(|letter| !letter.is_ascii_alphanumeric());
+        let words = words.filter(|word| word.len() >= SHORTEST).count();
+        let fits = words <= *left;
+        *left = left.saturating_sub(words);
+        fits && vault.is_marked(text)
+    };
+    decoded_forms(text).iter().any(|text| is_marked(text)) && vault.stand_ins_in(text).next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Values, declared, vault};
+    use super::*;
+
+    #[test]
+    fn a_flood_of_words_is_not_hashed() {
+        let vault = |name| vault(&declared(name, ""), &Values::from([(name, "sk-0123456789abcdefghij")]));
+        let (before, now) = (vault("before"), vault("now"));
+        let stand_in = before.secrets()[0].stand_in();
+        let found = |words: usize| {
+            let mut left = MOST_WORDS;
+            is_unknown(&now, format!("{}{stand_in}", "0123456789abcdef ".repeat(words)).as_bytes(), &mut left)
+        };
+        assert!(found(0) && found(MOST_WORDS - 1));
+        assert!(!found(MOST_WORDS));
+        let mut left = MOST_WORDS;
+        assert!(!is_unknown(&now, "0123456789abcdef%20".repeat(150).as_bytes(), &mut left));
+        assert!(!is_unknown(&now, stand_in.as_bytes(), &mut left));
+    }
 }
