@@ -59,11 +59,21 @@ impl Pattern {
         self.split(value).is_some()
     }
 
+    fn longest(&self) -> usize {
+        let of = |part: &Part| match part {
+            Part::Fixed(fixed) => fixed.len(),
+            Part::Run { to, .. } => *to,
+            Part::Checksum(checksum) => checksum.length(),
+        };
+        self.parts.iter().map(of).sum()
+    }
+
     /// Whether `text` starts with such a credential that ends where its word ends.
     pub fn starts(&self, text: &[u8]) -> bool {
-        // What is not ASCII is in no pattern, and ends a word.
-        let length = text.iter().position(|byte| !byte.is_ascii()).unwrap_or(text.len());
-        let Some(text) = text.get(..length).and_then(|text| std::str::from_utf8(text).ok()) else {
+        // What is not graphic ASCII is in no pattern, and ends a word. What follows the longest such credential by more
+        // than a character is not looked at: in a long text, many may start.
+        let graphic = text.iter().take(self.longest() + 1).take_while(|byte| byte.is_ascii_graphic());
+        let Some(text) = text.get(..graphic.count()).and_then(|text| std::str::from_utf8(text).ok()) else {
             return false;
         };
         let ends = |rest: &str| !rest.bytes().next().is_some_and(is_word);
@@ -265,6 +275,19 @@ mod tests {
             let error = text.parse::<Pattern>().unwrap_err();
             assert!(error.contains(said) && !error.contains("0123456789"), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn no_more_is_looked_at_than_the_longest_credential_needs() {
+        let acme = pattern("acme_{base62:12-16}");
+        let longest = "acme_0123456789abcdef";
+        for (behind, expected) in [("", true), (".", true), ("\n", true), ("x", false), ("-", false)] {
+            assert_eq!(acme.starts(format!("{longest}{behind}").as_bytes()), expected, "{behind:?}");
+        }
+        // Quadratic, it would take minutes.
+        let many = "acme_.".repeat(1 << 18);
+        let mut at = (0..many.len()).step_by(6);
+        assert!(!at.any(|at| acme.starts(&many.as_bytes()[at..])));
     }
 
     proptest! {
