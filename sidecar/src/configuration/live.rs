@@ -192,8 +192,9 @@ impl Live {
         if *known == with {
             return Ok(());
         }
+        with.save(&record(&self.directories)).map_err(|error| format!("the record of stand-ins: {error}"))?;
         *known = with;
-        known.save(&record(&self.directories)).map_err(|error| format!("the record of stand-ins: {error}"))
+        Ok(())
     }
 
     /// Names of variables that values were read from.
@@ -369,6 +370,27 @@ mod tests {
             "{verdict:?}"
         );
         assert!(grants.is_empty());
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_written_is_told_until_it_can() {
+        let place = Place::new();
+        let live = place.load().unwrap();
+        place.declare();
+        place.write("value", "sk-0123456789abcdefghij");
+        let new = record(&place.directories).with_extension("new");
+        fs::create_dir(&new).unwrap();
+        for _ in 0..2 {
+            live.reload(false);
+            let problems = live.current().problems();
+            assert!(
+                problems.iter().any(|problem| problem.contains("the record of stand-ins")),
+                "{problems:?}"
+            );
+        }
+        fs::remove_dir(&new).unwrap();
+        live.reload(false);
+        assert!(live.current().problems().is_empty());
     }
 
     #[test]
