@@ -324,7 +324,8 @@ impl ProxyHttp for Engine {
         exchange: &mut Exchange,
     ) -> Result<()> {
         if exchange.is_revoked() {
-            return Error::e_explain(ErrorType::InternalError, "revoked");
+            // Any other fault than the container's would leave an HTTP/2 upstream waiting for the rest.
+            return Err(Error::explain(ErrorType::InternalError, "revoked").into_down());
         }
         // It was searched when it was read; what is put here holds a real value by intent.
         if let Some(held) = exchange.plan.as_ref().and_then(|plan| plan.body.as_ref()) {
