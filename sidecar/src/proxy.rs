@@ -14,6 +14,7 @@ mod grpc;
 mod h2_limits;
 mod headers;
 mod held_body;
+mod judge;
 mod page;
 mod pool_key;
 mod record;

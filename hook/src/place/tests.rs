@@ -236,8 +236,10 @@ fn a_login_in_the_home_of_the_environment_is_found_and_nothing_is_placed_there()
     let other = scratch.path().join("work/home/.agent");
     fs::create_dir_all(&other).unwrap();
     fs::write(other.join("login.json"), r#"{"token":"real"}"#).unwrap();
-    symlink("/work/home", scratch.path().join("linked")).unwrap();
-    for home in ["/work/home", "/work/home/", "/linked", "/work/../work/home", "work/home"] {
+    symlink("/workspace/home", scratch.path().join("linked")).unwrap();
+    for home in
+        ["/workspace/home", "/workspace/home/", "/linked", "/workspace/../workspace/home", "workspace/home"]
+    {
         let text = format!("{:#}", search(home, &root).unwrap_err());
         assert!(text.contains("HOME is") && text.contains(".agent/login.json"), "{text}");
         assert!(!text.contains("real\""), "{text}");
@@ -245,7 +247,7 @@ fn a_login_in_the_home_of_the_environment_is_found_and_nothing_is_placed_there()
     assert!(!scratch.path().join("home/agent/x").exists());
 
     fs::write(other.join("login.json"), r#"{"token":"stand-in"}"#).unwrap();
-    search("/work/home", &root).unwrap();
+    search("/workspace/home", &root).unwrap();
     assert!(scratch.path().join("home/agent/x").exists() && !scratch.path().join("work/home/x").exists());
 }
 

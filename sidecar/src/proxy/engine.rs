@@ -3,12 +3,11 @@
 use std::hash::RandomState;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, Uri, Version};
+use http::{HeaderMap, StatusCode, Version};
 use pingora_core::modules::http::HttpModules;
 use pingora_core::protocols::l4::ext::TcpKeepalive;
 use pingora_core::protocols::{ALPN, Digest};
@@ -16,23 +15,17 @@ use pingora_core::upstreams::peer::HttpPeer;
 use pingora_error::{Error, ErrorType, Result};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
-use understudy_policies::Request;
 
 use super::failure::failure;
-use super::held_body::{self, HeldBody};
 use super::page::Page;
 use super::pool_key::PoolKey;
 use super::record::Exchange;
-use super::request::{Head, Target, target, written};
 use super::response::Answer;
-use super::searches::Searches;
 use super::{Downstream, h2_limits, headers};
 use crate::audit::Audit;
-use crate::connection::Standing;
-use crate::credentials::{CredentialDenial, RequestHead, Swaps, Vault, examine, examine_body, fields};
+use crate::credentials::Vault;
 use crate::current::Current;
-use crate::decide::decide;
-use crate::dns::{Resolver, Upstream};
+use crate::dns::Resolver;
 use crate::reason::Reason;
 
 /// How long an idle upstream connection is kept.
@@ -51,140 +44,6 @@ pub(super) struct Engine {
     /// Under way at once, of one container.
     pub(super) requests: u64,
     pub(super) hasher: RandomState,
-}
-
-impl Engine {
-    /// From a request to all that it needs upstream, or to the page that says why not.
-    async fn judge(&self, session: &Session, exchange: &mut Exchange) -> Result<Judged, Page> {
-        let Some(accepted) = &exchange.accepted else { return Err(exchange.refuse(Reason::Internal)) };
-        let downstream = Arc::clone(&accepted.downstream);
-        let container = &downstream.container;
-        if accepted.in_flight > h2_limits::REQUESTS_IN_FLIGHT
-            || container.counters.open_requests.load(Relaxed) > self.requests
-        {
-            return Err(exchange.refuse(Reason::Overloaded));
-        }
-        if container.is_revoked() {
-            return Err(exchange.refuse(Reason::Revoked));
-        }
-
-        let request = session.req_header();
-        let Some(uri) = written(request) else { return Err(exchange.refuse(Reason::Malformed)) };
-        let (method, headers) = (&request.method, &request.headers);
-        let head = Head { method, uri: &uri, version: request.version, headers };
-        let target =
-            target(&downstream.identity, downstream.tls, downstream.port, head).map_err(|refused| {
-                exchange.entry(|entry| {
-                    entry.host = refused.host.map(|host| host.to_string()).or(entry.host.take());
-                });
-                exchange.refuse(refused.reason)
-            })?;
-        exchange.entry(|entry| entry.host = Some(target.host.to_string()));
-
-        let rights = container.rights();
-        let asked = Request::new(&target.host, downstream.port, method.as_str(), target.path.as_str());
-        let permit = decide(&rights.policy, &asked).map_err(|denial| {
-            exchange.entry(|entry| entry.rule = denial.rule);
-            Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
-        })?;
-        if downstream.identity.standing != Standing::LookedUp {
-            // Policy changed since the lookup: the sink stands for no name, so this one must be looked up again.
-            let detail = Some("look the name up again".to_owned());
-            return Err(Page { detail, ..exchange.refuse(Reason::NameMismatch) });
-        }
-
-        let head = RequestHead {
-            host: &target.host,
-            method,
-            // Upstream is TLS, always verified, exactly if the container spoke TLS.
-            verified_tls: downstream.tls,
-            uri: &uri,
-            headers,
-        };
-        let vault = self.vault.current();
-        let swaps = examine(&vault, &rights.grants, head).map_err(|denial| denied(exchange, denial))?;
-
-        let upstream = self.resolver.current().resolve(permit).await.map_err(|denial| {
-            exchange.entry(|entry| entry.detail = Some(denial.detail.clone()));
-            Page {
-                detail: said(denial.detail),
-                remedy: said(denial.remedy),
-                ..exchange.refuse(denial.reason)
-            }
-        })?;
-        let searches = Searches::new(vault, &rights.grants, head);
-        Ok((target, upstream, swaps, searches))
-    }
-
-    /// The body, if it has a field for a credential: read, examined, swapped. What is swapped in is added to the swaps.
-    async fn hold(
-        &self,
-        session: &mut Session,
-        exchange: &mut Exchange,
-        judged: Judged,
-    ) -> Result<Result<(Judged, Option<HeldBody>), Page>> {
-        let Some(accepted) = &exchange.accepted else { return Ok(Err(exchange.refuse(Reason::Internal))) };
-        let downstream = Arc::clone(&accepted.downstream);
-        let (host, uri) = (judged.0.host.clone(), Uri::from(judged.0.path.clone()));
-        let verified_tls = downstream.tls;
-        let request = session.req_header();
-        let head = RequestHead {
-            host: &host,
-            method: &request.method,
-            verified_tls,
-            uri: &uri,
-            headers: &request.headers,
-        };
-        let fields = match fields(&self.vault.current(), &head) {
-            Ok(None) => return Ok(Ok((judged, None))),
-            Ok(Some(fields)) => fields,
-            Err(denial) => return Ok(Err(denied(exchange, denial))),
-        };
-        let Ok(permit) = Arc::clone(&downstream.container.held_bodies).acquire_owned().await else {
-            return Ok(Err(exchange.refuse(Reason::Internal)));
-        };
-        let body = match held_body::read(session).await? {
-            Ok(body) => body,
-            Err(error) => {
-                let detail = Some(error.to_string());
-                return Ok(Err(Page { detail, ..exchange.refuse(Reason::BodyTooLarge) }));
-            }
-        };
-        // Reading took as long as the container liked: what is in force now counts.
-        let (target, upstream, mut swaps, searches) = match self.judge(session, exchange).await {
-            Ok(judged) => judged,
-            Err(page) => return Ok(Err(page)),
-        };
-        if body.is_empty() {
-            return Ok(Ok(((target, upstream, swaps, searches), None)));
-        }
-        let (vault, rights) = (self.vault.current(), downstream.container.rights());
-        let request = session.req_header();
-        let head = RequestHead {
-            host: &host,
-            method: &request.method,
-            verified_tls,
-            uri: &uri,
-            headers: &request.headers,
-        };
-        match examine_body(&vault, &rights.grants, head, fields, &body) {
-            Ok(swapped) => {
-                swaps.add(swapped.secrets);
-                let held = HeldBody::new(swapped.bytes, permit);
-                Ok(Ok(((target, upstream, swaps, searches), Some(held))))
-            }
-            Err(denial) => Ok(Err(denied(exchange, denial))),
-        }
-    }
-}
-
-/// What a request that may leave needs upstream.
-type Judged = (Target, Upstream, Swaps, Searches);
-
-fn denied(exchange: &mut Exchange, denial: CredentialDenial) -> Page {
-    exchange.entry(|entry| entry.secrets = denial.secret.into_iter().collect());
-    let detail = Some(format!("in {}", denial.place));
-    Page { detail, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
 }
 
 #[async_trait]
@@ -473,10 +332,6 @@ impl ProxyHttp for Engine {
     fn request_summary(&self, session: &Session, _exchange: &Exchange) -> String {
         session.req_header().method.as_str().chars().take(32).collect()
     }
-}
-
-fn said(text: String) -> Option<String> {
-    Some(text).filter(|text| !text.is_empty())
 }
 
 async fn answer(session: &mut Session, page: &Page) -> Result<()> {

@@ -1,0 +1,160 @@
+//! Whether a request may leave, and all that it needs upstream if so.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use http::Uri;
+use pingora_error::Result;
+use pingora_proxy::Session;
+use understudy_policies::Request;
+
+use super::engine::Engine;
+use super::h2_limits;
+use super::held_body::{self, HeldBody};
+use super::page::Page;
+use super::record::Exchange;
+use super::request::{Head, Target, target, written};
+use super::searches::Searches;
+use crate::connection::Standing;
+use crate::credentials::{CredentialDenial, RequestHead, Swaps, examine, examine_body, fields};
+use crate::decide::decide;
+use crate::dns::Upstream;
+use crate::reason::Reason;
+
+impl Engine {
+    /// From a request to all that it needs upstream, or to the page that says why not.
+    pub(super) async fn judge(&self, session: &Session, exchange: &mut Exchange) -> Result<Judged, Page> {
+        let Some(accepted) = &exchange.accepted else { return Err(exchange.refuse(Reason::Internal)) };
+        let downstream = Arc::clone(&accepted.downstream);
+        let container = &downstream.container;
+        if accepted.in_flight > h2_limits::REQUESTS_IN_FLIGHT
+            || container.counters.open_requests.load(Relaxed) > self.requests
+        {
+            return Err(exchange.refuse(Reason::Overloaded));
+        }
+        if container.is_revoked() {
+            return Err(exchange.refuse(Reason::Revoked));
+        }
+
+        let request = session.req_header();
+        let Some(uri) = written(request) else { return Err(exchange.refuse(Reason::Malformed)) };
+        let (method, headers) = (&request.method, &request.headers);
+        let head = Head { method, uri: &uri, version: request.version, headers };
+        let target =
+            target(&downstream.identity, downstream.tls, downstream.port, head).map_err(|refused| {
+                exchange.entry(|entry| {
+                    entry.host = refused.host.map(|host| host.to_string()).or(entry.host.take());
+                });
+                exchange.refuse(refused.reason)
+            })?;
+        exchange.entry(|entry| entry.host = Some(target.host.to_string()));
+
+        let rights = container.rights();
+        let asked = Request::new(&target.host, downstream.port, method.as_str(), target.path.as_str());
+        let permit = decide(&rights.policy, &asked).map_err(|denial| {
+            exchange.entry(|entry| entry.rule = denial.rule);
+            Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
+        })?;
+        if downstream.identity.standing != Standing::LookedUp {
+            // Policy changed since the lookup: the sink stands for no name, so this one must be looked up again.
+            let detail = Some("look the name up again".to_owned());
+            return Err(Page { detail, ..exchange.refuse(Reason::NameMismatch) });
+        }
+
+        let head = RequestHead {
+            host: &target.host,
+            method,
+            // Upstream is TLS, always verified, exactly if the container spoke TLS.
+            verified_tls: downstream.tls,
+            uri: &uri,
+            headers,
+        };
+        let vault = self.vault.current();
+        let swaps = examine(&vault, &rights.grants, head).map_err(|denial| denied(exchange, denial))?;
+
+        let upstream = self.resolver.current().resolve(permit).await.map_err(|denial| {
+            exchange.entry(|entry| entry.detail = Some(denial.detail.clone()));
+            Page {
+                detail: said(denial.detail),
+                remedy: said(denial.remedy),
+                ..exchange.refuse(denial.reason)
+            }
+        })?;
+        let searches = Searches::new(vault, &rights.grants, head);
+        Ok((target, upstream, swaps, searches))
+    }
+
+    /// The body, if it has a field for a credential: read, examined, swapped. What is swapped in is added to the swaps.
+    pub(super) async fn hold(
+        &self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+        judged: Judged,
+    ) -> Result<Result<(Judged, Option<HeldBody>), Page>> {
+        let Some(accepted) = &exchange.accepted else { return Ok(Err(exchange.refuse(Reason::Internal))) };
+        let downstream = Arc::clone(&accepted.downstream);
+        let (host, uri) = (judged.0.host.clone(), Uri::from(judged.0.path.clone()));
+        let verified_tls = downstream.tls;
+        let request = session.req_header();
+        let head = RequestHead {
+            host: &host,
+            method: &request.method,
+            verified_tls,
+            uri: &uri,
+            headers: &request.headers,
+        };
+        let fields = match fields(&self.vault.current(), &head) {
+            Ok(None) => return Ok(Ok((judged, None))),
+            Ok(Some(fields)) => fields,
+            Err(denial) => return Ok(Err(denied(exchange, denial))),
+        };
+        let Ok(permit) = Arc::clone(&downstream.container.held_bodies).acquire_owned().await else {
+            return Ok(Err(exchange.refuse(Reason::Internal)));
+        };
+        let body = match held_body::read(session).await? {
+            Ok(body) => body,
+            Err(error) => {
+                let detail = Some(error.to_string());
+                return Ok(Err(Page { detail, ..exchange.refuse(Reason::BodyTooLarge) }));
+            }
+        };
+        // Reading took as long as the container liked: what is in force now counts.
+        let (target, upstream, mut swaps, searches) = match self.judge(session, exchange).await {
+            Ok(judged) => judged,
+            Err(page) => return Ok(Err(page)),
+        };
+        if body.is_empty() {
+            return Ok(Ok(((target, upstream, swaps, searches), None)));
+        }
+        let (vault, rights) = (self.vault.current(), downstream.container.rights());
+        let request = session.req_header();
+        let head = RequestHead {
+            host: &host,
+            method: &request.method,
+            verified_tls,
+            uri: &uri,
+            headers: &request.headers,
+        };
+        match examine_body(&vault, &rights.grants, head, fields, &body) {
+            Ok(swapped) => {
+                swaps.add(swapped.secrets);
+                let held = HeldBody::new(swapped.bytes, permit);
+                Ok(Ok(((target, upstream, swaps, searches), Some(held))))
+            }
+            Err(denial) => Ok(Err(denied(exchange, denial))),
+        }
+    }
+}
+
+/// What a request that may leave needs upstream.
+pub(super) type Judged = (Target, Upstream, Swaps, Searches);
+
+fn denied(exchange: &mut Exchange, denial: CredentialDenial) -> Page {
+    exchange.entry(|entry| entry.secrets = denial.secret.into_iter().collect());
+    let detail = Some(format!("in {}", denial.place));
+    Page { detail, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
+}
+
+fn said(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
+}
