@@ -233,7 +233,7 @@ fn a_login_in_the_home_of_the_environment_is_found_and_nothing_is_placed_there()
         place(root, Path::new(HOME), &[home.into(), HOME.into()], &placement)
     };
     let (scratch, root) = scratch();
-    let other = scratch.path().join("work/home/.agent");
+    let other = scratch.path().join("workspace/home/.agent");
     fs::create_dir_all(&other).unwrap();
     fs::write(other.join("login.json"), r#"{"token":"real"}"#).unwrap();
     symlink("/workspace/home", scratch.path().join("linked")).unwrap();
@@ -248,7 +248,9 @@ fn a_login_in_the_home_of_the_environment_is_found_and_nothing_is_placed_there()
 
     fs::write(other.join("login.json"), r#"{"token":"stand-in"}"#).unwrap();
     search("/workspace/home", &root).unwrap();
-    assert!(scratch.path().join("home/agent/x").exists() && !scratch.path().join("work/home/x").exists());
+    assert!(
+        scratch.path().join("home/agent/x").exists() && !scratch.path().join("workspace/home/x").exists()
+    );
 }
 
 #[test]
