@@ -104,62 +104,74 @@ fn check(role: SocketRole, socket: BorrowedFd<'_>, cookie: u64) -> Result<u16, S
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::attach) mod tests {
+    use std::collections::BTreeSet;
     use std::net::{TcpListener, UdpSocket};
 
     use understudy_control::NetnsId;
 
     use super::*;
 
-    fn good() -> (Attach, Vec<OwnedFd>) {
-        let tcp = |address: &str| -> OwnedFd {
-            // The standard library sets SO_REUSEADDR on listeners; the hook's never have it.
-            let listener = TcpListener::bind(address).unwrap();
-            sockopt::set_socket_reuseaddr(&listener, false).unwrap();
-            listener.into()
+    /// What the hook would send of a container whose id is `id`, 64 times.
+    pub(in crate::attach) fn good(id: &str) -> (Attach, Vec<OwnedFd>) {
+        let (v4, v6) = ("127.0.0.1:0", "[::1]:0");
+        let descriptors = loop {
+            let descriptors = vec![tcp(v4), udp(v4), tcp(v4), tcp(v6), udp(v6), tcp(v6)];
+            // The kernel chooses for each family alone, and doubles are refused.
+            let ports: BTreeSet<_> =
+                descriptors.iter().enumerate().map(|(n, fd)| (n % 3 == 1, port(fd))).collect();
+            if ports.len() == descriptors.len() {
+                break descriptors;
+            }
         };
-        let udp = |address: &str| -> OwnedFd { UdpSocket::bind(address).unwrap().into() };
-        let descriptors = vec![
-            tcp("127.0.0.1:0"),
-            udp("127.0.0.1:0"),
-            tcp("127.0.0.1:0"),
-            tcp("[::1]:0"),
-            udp("[::1]:0"),
-            tcp("[::1]:0"),
-        ];
         let cookie = understudy_control::sys::netns_cookie(&descriptors[0]).unwrap();
         let netns = NetnsId { device: 4, inode: 1, cookie };
-        let attach = Attach { id: "a".repeat(64).parse().unwrap(), netns, sockets: SocketRole::ALL.to_vec() };
+        let attach = Attach { id: id.repeat(64).parse().unwrap(), netns, sockets: SocketRole::ALL.to_vec() };
         (attach, descriptors)
+    }
+
+    fn tcp(address: &str) -> OwnedFd {
+        // The standard library sets SO_REUSEADDR on listeners; the hook's never have it.
+        let listener = TcpListener::bind(address).unwrap();
+        sockopt::set_socket_reuseaddr(&listener, false).unwrap();
+        listener.into()
+    }
+
+    fn udp(address: &str) -> OwnedFd {
+        UdpSocket::bind(address).unwrap().into()
+    }
+
+    fn port(socket: &OwnedFd) -> u16 {
+        SocketAddr::try_from(getsockname(socket).unwrap()).unwrap().port()
     }
 
     #[test]
     fn the_six_sockets_pass() {
-        let (attach, descriptors) = good();
+        let (attach, descriptors) = good("a");
         let sockets = verify(&attach, descriptors, 0).unwrap();
         assert_eq!((sockets.tcp.len(), sockets.dns_udp.len(), sockets.dns_tcp.len()), (2, 2, 2));
     }
 
     #[test]
     fn the_sidecars_own_namespace_is_refused() {
-        let (attach, descriptors) = good();
+        let (attach, descriptors) = good("a");
         let own = attach.netns.cookie;
         assert_eq!(verify(&attach, descriptors, own).unwrap_err(), DescriptorError::OwnNetns);
     }
 
     #[test]
     fn another_number_or_order_of_roles_is_refused() {
-        let (mut attach, mut descriptors) = good();
+        let (mut attach, mut descriptors) = good("a");
         descriptors.pop();
         assert!(matches!(verify(&attach, descriptors, 0), Err(DescriptorError::Count { found: 5, .. })));
         attach.sockets.swap(0, 1);
-        assert_eq!(verify(&attach, good().1, 0).unwrap_err(), DescriptorError::Roles);
+        assert_eq!(verify(&attach, good("a").1, 0).unwrap_err(), DescriptorError::Roles);
     }
 
     #[test]
     fn a_descriptor_of_another_kind_is_named() {
         let wrong = |index: usize, bad: OwnedFd, needle: &str| {
-            let (attach, mut descriptors) = good();
+            let (attach, mut descriptors) = good("a");
             descriptors[index] = bad;
             let error = verify(&attach, descriptors, 0).unwrap_err().to_string();
             assert!(error.contains(needle) && error.contains(&format!("descriptor {index}")), "{error}");
@@ -178,7 +190,7 @@ mod tests {
 
     #[test]
     fn sockets_of_another_namespace_than_told_are_refused() {
-        let (mut attach, descriptors) = good();
+        let (mut attach, descriptors) = good("a");
         attach.netns.cookie ^= 1;
         assert!(
             verify(&attach, descriptors, 0).unwrap_err().to_string().contains("another network namespace")

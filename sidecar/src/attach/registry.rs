@@ -332,10 +332,11 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::atomic::AtomicUsize;
 
-    use understudy_control::{NetnsId, Placement, SocketRole, User};
+    use understudy_control::{Placement, User};
     use understudy_policies::PolicySet;
 
     use super::*;
+    use crate::attach::descriptors::tests::good as sockets;
     use crate::credentials::Grants;
 
     /// A harness for which the operator revokes the container while its terms are decided.
@@ -424,21 +425,6 @@ mod tests {
             args: Vec::new(),
             managed: Vec::new(),
         }
-    }
-
-    fn sockets(id: &str) -> (Attach, Vec<OwnedFd>) {
-        let tcp = |address: &str| -> OwnedFd {
-            let listener = std::net::TcpListener::bind(address).unwrap();
-            rustix::net::sockopt::set_socket_reuseaddr(&listener, false).unwrap();
-            listener.into()
-        };
-        let udp = |address: &str| -> OwnedFd { std::net::UdpSocket::bind(address).unwrap().into() };
-        let (v4, v6) = ("127.0.0.1:0", "[::1]:0");
-        let descriptors = vec![tcp(v4), udp(v4), tcp(v4), tcp(v6), udp(v6), tcp(v6)];
-        let cookie = understudy_control::sys::netns_cookie(&descriptors[0]).unwrap();
-        let netns = NetnsId { device: 4, inode: 1, cookie };
-        let attach = Attach { id: id.repeat(64).parse().unwrap(), netns, sockets: SocketRole::ALL.to_vec() };
-        (attach, descriptors)
     }
 
     fn attach(registry: &Registry, id: &str) -> Result<(), Refusal> {
