@@ -20,6 +20,8 @@ pub(super) struct PoolKey {
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) tls: bool,
+    /// Whether the container speaks HTTP/2: a connection made for HTTP/1.1 would carry no gRPC.
+    pub(super) http2: bool,
     pub(super) address: SocketAddr,
     pub(super) worker: usize,
 }
@@ -30,6 +32,7 @@ impl PoolKey {
         upstream: &Upstream,
         address: SocketAddr,
         secrets: &[String],
+        http2: bool,
     ) -> Self {
         let permit = upstream.permit();
         let mut secrets = secrets.to_vec();
@@ -43,6 +46,7 @@ impl PoolKey {
             host: permit.host().to_string(),
             port: permit.port(),
             tls: downstream.tls,
+            http2,
             address,
             worker: downstream.worker,
         }
@@ -68,6 +72,7 @@ mod tests {
             host: "api.example.com".to_owned(),
             port: 443,
             tls: true,
+            http2: true,
             address: ([192, 0, 2, 1], 443).into(),
             worker: 0,
         }
@@ -76,7 +81,7 @@ mod tests {
     #[test]
     fn every_part_keeps_connections_apart() {
         let hasher = RandomState::new();
-        let changes: [fn(&mut PoolKey); 9] = [
+        let changes: [fn(&mut PoolKey); 10] = [
             |key| key.container = "b".repeat(64).parse().unwrap(),
             |key| key.policy.push('x'),
             |key| key.rule.push('4'),
@@ -84,6 +89,7 @@ mod tests {
             |key| key.host.push('m'),
             |key| key.port = 8443,
             |key| key.tls = false,
+            |key| key.http2 = false,
             |key| key.address.set_port(1),
             |key| key.worker = 1,
         ];
