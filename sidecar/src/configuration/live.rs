@@ -14,6 +14,7 @@ use crate::ceiling;
 use crate::config::{Directories, Settings};
 use crate::credentials::{Catalogue, InstallationKey, KnownStandIns, Loading, Source, Surroundings, Vault};
 use crate::current::Current;
+use crate::instructions::Instructions;
 
 pub struct Live {
     directories: Directories,
@@ -56,6 +57,7 @@ impl Live {
             settings,
             harnesses: Harnesses::load(Some(&directories.harnesses())),
             policies: Policies::load(Some(&directories.policies())),
+            instructions: Instructions::load(&directories.instructions()),
             ceiling: ceiling::load(&directories.ceiling_toml())?,
             catalogue,
             vault: Arc::clone(&vault),
@@ -98,6 +100,7 @@ impl Live {
             settings,
             harnesses: Harnesses::load(Some(&self.directories.harnesses())).or_before(&before.harnesses),
             policies: Policies::load(Some(&self.directories.policies())).or_before(&before.policies),
+            instructions: Instructions::load(&self.directories.instructions()),
             ceiling,
             catalogue,
             vault: Arc::clone(&vault),
@@ -112,7 +115,8 @@ impl Live {
         let directories = &self.directories;
         let mut files =
             vec![directories.sidecar_toml(), directories.secrets_toml(), directories.ceiling_toml()];
-        for directory in [directories.policies(), directories.harnesses(), directories.catalogue()] {
+        let policies = [directories.policies(), directories.instructions()];
+        for directory in policies.into_iter().chain([directories.harnesses(), directories.catalogue()]) {
             let entries = fs::read_dir(directory).into_iter().flatten();
             files.extend(entries.filter_map(|entry| Some(entry.ok()?.path())));
         }
