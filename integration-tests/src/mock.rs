@@ -5,7 +5,9 @@ mod anthropic;
 mod authority;
 mod dns;
 mod git;
+mod grpc;
 mod log;
+mod reflect;
 mod routes;
 mod websocket;
 

@@ -13,8 +13,10 @@ pub const ANTHROPIC: &str = "anthropic";
 pub const ACCOUNT: &str = "claude-account";
 /// A secret for any client: header `x-api-key` at `api.example`.
 pub const GENERIC: &str = "example";
+/// A password for git, at `git.example`.
+pub const GIT: &str = "git-token";
 /// All secrets that a stand can have.
-pub const ALL: [&str; 3] = [ANTHROPIC, ACCOUNT, GENERIC];
+pub const ALL: [&str; 4] = [ANTHROPIC, ACCOUNT, GENERIC, GIT];
 
 /// Hosts that policy `world` allows on ports 443 and 8443.
 pub const ALLOWED: [&str; 4] = ["api.example", "git.example", "other.example", "shop.example"];
@@ -32,7 +34,7 @@ resolvers = ["127.0.0.1:53"]
 "shop.example" = "127.0.0.1"
 "#;
 
-const DECLARATIONS: [(&str, &str); 3] = [
+const DECLARATIONS: [(&str, &str); 4] = [
     (
         ANTHROPIC,
         r#"
@@ -66,6 +68,17 @@ env = "EXAMPLE_API_KEY"
 grant-to = { harnesses = ["generic"] }
 "#,
     ),
+    (
+        GIT,
+        r#"
+[git-token]
+kind = "basic"
+file = "/run/secrets/git-token"
+hosts = ["git.example"]
+env = "GIT_TOKEN"
+grant-to = { harnesses = ["generic"] }
+"#,
+    ),
 ];
 
 const WORLD: &str = r#"
@@ -91,6 +104,7 @@ pub struct Secrets {
     pub anthropic: String,
     pub account: String,
     pub generic: String,
+    pub git: String,
 }
 
 /// Values of a stand are as good as real ones to a search, and just as unwelcome in a message.
@@ -106,18 +120,20 @@ impl Secrets {
             anthropic: format!("sk-ant-api03-{}AA", letters(93)?),
             account: format!("sk-ant-oat01-{}AA", letters(93)?),
             generic: format!("example_{}", letters(40)?),
+            git: format!("git_{}", letters(40)?),
         })
     }
 
     /// All of them, for searches.
-    pub fn all(&self) -> [&str; 3] {
-        [&self.anthropic, &self.account, &self.generic]
+    pub fn all(&self) -> [&str; 4] {
+        [&self.anthropic, &self.account, &self.generic, &self.git]
     }
 
     fn value(&self, name: &str) -> &str {
         match name {
             ANTHROPIC => &self.anthropic,
             ACCOUNT => &self.account,
+            GIT => &self.git,
             _ => &self.generic,
         }
     }

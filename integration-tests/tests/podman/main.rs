@@ -13,7 +13,9 @@ mod images;
 mod network;
 mod refusals;
 mod reload;
+mod scrub;
 mod stages;
+mod transfers;
 mod trust;
 
 use understudy_integration_tests::podman::Outcome;
