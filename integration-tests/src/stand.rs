@@ -195,6 +195,8 @@ fn world(paths: &Paths) -> Result<Container> {
             "53",
             "--tls",
             "443,8443",
+            "--tls-http1",
+            "9443",
             "--plain",
             "80,8080",
             "--log",

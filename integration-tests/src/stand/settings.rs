@@ -18,7 +18,7 @@ pub const GIT: &str = "git-token";
 /// All secrets that a stand can have.
 pub const ALL: [&str; 4] = [ANTHROPIC, ACCOUNT, GENERIC, GIT];
 
-/// Hosts that policy `world` allows on ports 443 and 8443.
+/// Hosts that policy `world` allows on ports 443 and 8443, and 9443, where HTTP/2 is not offered.
 pub const ALLOWED: [&str; 4] = ["api.example", "git.example", "other.example", "shop.example"];
 
 const SIDECAR: &str = r#"
@@ -84,7 +84,7 @@ grant-to = { harnesses = ["generic"] }
 const WORLD: &str = r#"
 [[allow]]
 host = ["api.example", "git.example", "other.example", "shop.example"]
-port = [443, 8443]
+port = [443, 8443, 9443]
 
 # not pinned in sidecar.toml: the resolver answers with a loopback address
 [[allow]]

@@ -16,6 +16,7 @@ mod reload;
 mod scrub;
 mod stages;
 mod transfers;
+mod transparency;
 mod trust;
 
 use understudy_integration_tests::podman::Outcome;
