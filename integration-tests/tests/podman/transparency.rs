@@ -8,7 +8,7 @@ use understudy_integration_tests::stand::{Agent, GENERIC};
 use crate::stand;
 
 /// What a request is made of, besides the URL; `$KEY` is the key.
-const CASES: [(&str, &str, &str); 10] = [
+const CASES: [(&str, &str, &str); 11] = [
     ("get", "/bytes/1000", ""),
     (
         "headers",
@@ -22,6 +22,7 @@ const CASES: [(&str, &str, &str); 10] = [
     ("post", "/upload", "--data-binary @/bin/bash -H 'Content-Type: application/octet-stream'"),
     ("chunked", "/upload", "-T - </bin/bash"),
     ("expect", "/upload", "-T /bin/bash -H 'Expect: 100-continue'"),
+    ("unchanged", "/status/304", "-H 'If-None-Match: \"one\"'"),
     ("nothing", "/status/204", "-X POST -d x=y"),
 ];
 
