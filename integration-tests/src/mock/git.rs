@@ -12,12 +12,6 @@ use tokio::process::Command;
 
 use super::routes::Body;
 
-/// The challenge of RFC 7617.
-pub(super) fn who_are_you() -> Result<Response<Body>> {
-    let response = Response::builder().status(StatusCode::UNAUTHORIZED);
-    Ok(response.header(header::WWW_AUTHENTICATE, r#"Basic realm="mock""#).body(Full::default().boxed())?)
-}
-
 pub(super) async fn backend(root: &Path, rest: &str, parts: &Parts, body: &[u8]) -> Result<Response<Body>> {
     let value = |name: header::HeaderName| {
         parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()

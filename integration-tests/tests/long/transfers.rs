@@ -115,15 +115,15 @@ fn a_repository_of_60_mb_is_pushed_and_cloned_over_basic_with_a_stand_in() {
         &agent,
         "set -e; cd /tmp; export GIT_TERMINAL_PROMPT=0; \
          git config --global credential.helper '!f() { echo username=me; echo password=$GIT_TOKEN; }; f'; \
-         git clone -q https://git.example/git-basic/hello.git w; cd w; git checkout -q -b large; \
+         git clone -q https://git.example/private/hello.git w; cd w; git checkout -q -b large; \
          head -c 60000000 /dev/urandom >blob; git add blob; \
          git -c user.name=t -c user.email=t@example.invalid commit -q -m large; git push -q origin large; \
-         git clone -q -b large https://git.example/git-basic/hello.git /tmp/again; \
+         git clone -q -b large https://git.example/private/hello.git /tmp/again; \
          cmp blob /tmp/again/blob && git -C /tmp/again fsck --no-progress && echo identical",
     );
     assert!(text.contains("identical"), "{text}");
     let basic = format!("Basic {}", STANDARD.encode(format!("me:{}", stand.secrets.git)));
-    let pushes = stand.requests("/git-basic/hello.git/git-receive-pack").unwrap();
+    let pushes = stand.requests("/private/hello.git/git-receive-pack").unwrap();
     let large = pushes.iter().find(|push| push.body_length > 50 << 20).unwrap();
     assert!(large.header("authorization") == Some(&basic), "not swapped");
 }

@@ -13,22 +13,22 @@ fn git_pushes_and_clones_over_basic_with_a_stand_in() {
     let stand = stand();
     let script = "set -e; cd /tmp; export GIT_TERMINAL_PROMPT=0; \
                   git config --global credential.helper '!f() { echo username=me; echo password=$GIT_TOKEN; }; f'; \
-                  git clone -q https://git.example/git-basic/hello.git w; cd w; git checkout -q -b basic; \
+                  git clone -q https://git.example/private/hello.git w; cd w; git checkout -q -b basic; \
                   head -c 3000000 /dev/urandom >blob; git add blob; \
                   git -c user.name=t -c user.email=t@example.invalid commit -q -m two; git push -q origin basic; \
-                  git clone -q -b basic https://git.example/git-basic/hello.git /tmp/again; cmp blob /tmp/again/blob; \
+                  git clone -q -b basic https://git.example/private/hello.git /tmp/again; cmp blob /tmp/again/blob; \
                   git rev-parse HEAD; git -C /tmp/again rev-parse HEAD";
     let text =
         Agent::generic().annotation("understudy.secrets", GIT).shell(script).unwrap().success().unwrap();
     let [pushed, cloned] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
     assert_eq!(pushed, cloned);
     let basic = format!("Basic {}", STANDARD.encode(format!("me:{}", stand.secrets.git)));
-    for path in ["/git-basic/hello.git/git-receive-pack", "/git-basic/hello.git/git-upload-pack"] {
+    for path in ["/private/hello.git/git-receive-pack", "/private/hello.git/git-upload-pack"] {
         let seen = received(path, "authorization");
         assert!(!seen.is_empty() && seen.iter().all(|value| value.as_ref() == Some(&basic)), "{path}");
     }
     // without a length, since it is more than git holds at once
-    let pushes = stand.requests("/git-basic/hello.git/git-receive-pack").unwrap();
+    let pushes = stand.requests("/private/hello.git/git-receive-pack").unwrap();
     let large = pushes.iter().find(|push| push.body_length > 3_000_000).unwrap();
     assert_eq!(large.header("content-length"), None, "{:?}", large.headers);
 }
