@@ -1,6 +1,7 @@
 //! Everything that the operator configured, as it is at one moment: what containers are given is decided from it.
 
 mod live;
+mod spliced;
 
 use std::sync::Arc;
 
@@ -14,11 +15,14 @@ use crate::ceiling;
 use crate::config::Settings;
 use crate::credentials::expiry::Day;
 use crate::credentials::{Asked, Catalogue, Rights, Terms, Vault, grants, rights, terms};
+use crate::dns::UpstreamProxy;
 use crate::instructions::Instructions;
 
 #[derive(Debug)]
 pub struct Configuration {
     pub settings: Settings,
+    /// The sidecar's own way out, with its credentials.
+    pub upstream_proxy: Option<UpstreamProxy>,
     pub harnesses: Harnesses,
     pub policies: Policies,
     pub instructions: Instructions,
@@ -39,6 +43,7 @@ impl Configuration {
         problems.extend(self.instructions.problems());
         problems.extend(self.vault.problems(Day::today()));
         problems.extend(grants::warnings(&self.vault, &self.harnesses));
+        problems.extend(spliced::problems(&self.policies, &self.vault));
         problems
     }
 
