@@ -47,6 +47,11 @@ impl Directories {
         self.config.join("harnesses")
     }
 
+    /// The store of accounts.
+    pub fn accounts(&self) -> PathBuf {
+        self.state.join("accounts")
+    }
+
     pub fn catalogue(&self) -> PathBuf {
         self.config.join("catalogue")
     }

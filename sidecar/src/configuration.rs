@@ -15,7 +15,7 @@ use crate::config::Settings;
 use crate::credentials::expiry::Day;
 use crate::credentials::{Asked, Catalogue, Rights, Terms, Vault, grants, rights, terms};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Configuration {
     pub settings: Settings,
     pub harnesses: Harnesses,

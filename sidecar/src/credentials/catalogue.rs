@@ -4,6 +4,7 @@
 pub mod alphabet;
 pub mod checksum;
 pub mod endpoint;
+pub mod oauth;
 pub mod pattern;
 pub mod provider;
 
@@ -18,6 +19,7 @@ use understudy_policies::{DocumentError, HostName, HostPattern};
 pub use alphabet::Alphabet;
 pub use checksum::Checksum;
 pub use endpoint::{Creates, Endpoint};
+pub use oauth::{Encoding, LoginFile, Oauth, TokenEndpoint};
 pub use pattern::{MIN_DRAWN, Pattern, Piece};
 pub use provider::{Kind, Provider, Shape};
 
@@ -190,6 +192,21 @@ impl Catalogue {
                 liked && endpoint.hosts.is_empty() || endpoint::is_at(endpoint, host, provider.all_hosts())
             })
         })
+    }
+
+    /// Kinds of accounts whose token endpoint a server could read this as.
+    pub fn token_endpoints<'c>(
+        &'c self,
+        host: &'c HostName,
+        path: &'c str,
+    ) -> impl Iterator<Item = (&'c Arc<Kind>, &'c Oauth)> {
+        self.accounts().filter(move |(_, oauth)| oauth.token_endpoint.is_at(host, path))
+    }
+
+    /// Kinds that are accounts.
+    pub fn accounts(&self) -> impl Iterator<Item = (&Arc<Kind>, &Oauth)> {
+        let kinds = self.providers().flat_map(|provider| &provider.kinds);
+        kinds.filter_map(|kind| Some((kind, kind.oauth.as_ref()?)))
     }
 
     /// One line for each thing that the provider's documentation was not seen to say.

@@ -30,10 +30,15 @@ impl Vault {
             return Arc::clone(known);
         }
         let granted = self.secrets().iter().filter(|secret| grants.contains(secret.name()));
-        let pairs = granted.map(|secret| Pair {
+        let values = granted.flat_map(|secret| {
+            [Some(secret.value()), secret.earlier()].into_iter().flatten().map(move |value| (value, secret))
+        });
+        let values: Vec<_> =
+            values.map(|(value, secret)| (value, as_long(secret.stand_in(), value.expose().len()))).collect();
+        let pairs = values.iter().map(|(value, other)| Pair {
             owner: 0,
-            value: secret.value().expose(),
-            other: secret.stand_in(),
+            value: value.expose(),
+            other,
             forms: Forms::All,
         });
         let built = Arc::new(Patterns::new(pairs));
@@ -86,6 +91,11 @@ impl Vault {
             _ => self.secrets().get(number).map(|secret| Watched::StandIn(secret.name())),
         }
     }
+}
+
+/// Tokens of an account can become longer or shorter than their stand-in, and a search replaces by the same length only.
+fn as_long(stand_in: &str, length: usize) -> String {
+    stand_in.chars().cycle().take(length).collect()
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ fn refusals_name_the_annotation_or_variable_and_the_way_out() {
             "understudy.harness: there is no harness",
             "`claude-code`?",
         ),
-        (&[(annotation::HARNESS, "zzzz")], none, "no harness `zzzz`", "known are: claude-code, generic"),
+        (&[(annotation::HARNESS, "zzzz")], none, "no harness `zzzz`", "known are: claude-code, codex, generic"),
         (
             &[(annotation::POLICY, "wep")],
             none,
