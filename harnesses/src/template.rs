@@ -60,6 +60,11 @@ impl<'a> Filling<'a> {
 }
 
 impl Template {
+    /// As it was written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     pub fn needs_stand_in(&self) -> bool {
         self.parts.iter().any(|part| !matches!(part, Part::Text(_)))
     }

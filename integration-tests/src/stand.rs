@@ -10,18 +10,23 @@ mod settings;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 pub use agent::Agent;
 pub use paths::{Paths, as_owner, is_root, scope};
-pub use settings::{ACCOUNT, ALL, ALLOWED, ANTHROPIC, GENERIC};
+pub use settings::{ACCOUNT, ALL, ALLOWED, ANTHROPIC, GENERIC, PROVIDERS, Provider};
 
 use crate::mock::{Entry, Log, Request};
 use crate::podman::{self, Container, podman, until};
 use settings::Secrets;
 
+/// Of the access tokens that the mock's accounts get: they are renewed while a test runs.
+pub const TOKEN_LIFETIME: Duration = Duration::from_secs(15);
 pub const AGENT_IMAGE: &str = "localhost/understudy-agent";
+/// A newer Debian for command-line tools (`images/clis`).
+pub const CLI_IMAGE: &str = "localhost/understudy-clis";
 pub const SIDECAR_IMAGE: &str = "localhost/understudy";
 const PATH: &str = "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -98,6 +103,29 @@ impl Stand {
         sidecar.exec(&[&["/understudy"], command].concat())
     }
 
+    /// The same, with something to read.
+    ///
+    /// # Errors
+    /// If the sidecar does not run.
+    pub fn operator_reads(&self, command: &[&str], input: &[u8]) -> Result<podman::Outcome> {
+        let name = self.lock().as_ref().context("the sidecar does not run")?.name.clone();
+        let exec = ["exec", "--interactive", &name, "/understudy"];
+        podman::run(Command::new("podman").args(exec).args(command), input)
+    }
+
+    /// Adds to the sidecar's `secrets.toml`, which takes it over while it runs.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn declare(&self, table: &str) -> Result<()> {
+        let file = self.paths.configuration.join("secrets.toml");
+        let text = std::fs::read_to_string(&file)?;
+        if !text.contains(table) {
+            std::fs::write(&file, format!("{text}\n{table}"))?;
+        }
+        Ok(())
+    }
+
     /// The sidecar's log.
     ///
     /// # Errors
@@ -157,15 +185,23 @@ impl Stand {
 }
 
 fn images(paths: &Paths) -> Result<()> {
-    if podman(["image", "exists", AGENT_IMAGE])?.code != Some(0) {
-        let tar = paths.cache.join("agent.tar");
-        let tar = tar.to_str().context("a path is not UTF-8")?;
-        podman(["import", "--quiet", "--change", PATH, tar, AGENT_IMAGE])?.success()?;
-    }
+    import(&paths.cache.join("agent.tar"), AGENT_IMAGE)?;
     if podman(["image", "exists", SIDECAR_IMAGE])?.code != Some(0) {
         let context = paths.stage.join("image");
         let context = context.to_str().context("a path is not UTF-8")?;
         podman(["build", "--quiet", "--format", "docker", "--tag", SIDECAR_IMAGE, context])?.success()?;
+    }
+    Ok(())
+}
+
+/// Makes an image of a root filesystem, if there is none.
+///
+/// # Errors
+/// If there is no such file, or Podman fails.
+pub fn import(tar: &Path, image: &str) -> Result<()> {
+    if podman(["image", "exists", image])?.code != Some(0) {
+        let tar = tar.to_str().context("a path is not UTF-8")?;
+        podman(["import", "--quiet", "--change", PATH, tar, image])?.success()?;
     }
     Ok(())
 }
@@ -201,6 +237,8 @@ fn world(paths: &Paths) -> Result<Container> {
             "/world/log.jsonl",
             "--ca-out",
             "/world/ca.crt",
+            "--token-lifetime",
+            &TOKEN_LIFETIME.as_secs().to_string(),
             "--git-root",
             "/world/git",
         ],

@@ -15,6 +15,8 @@ pub mod decide;
 pub mod dns;
 pub mod explain;
 pub mod harden;
+pub mod harness_files;
+pub mod instructions;
 pub mod login;
 pub mod policy_files;
 pub mod proxy;

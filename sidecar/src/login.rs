@@ -74,7 +74,7 @@ fn take_over(arguments: &Import, bytes: &[u8], now: Millis) -> Result<String> {
             Err(error) => return Err(error.into()),
         };
         let login = import::read(kind, file, bytes)?;
-        let record: Record = login.record(name, (&key, &catalogue), before.as_ref(), *replace, now)?;
+        let record: Record = login.record(name, (&key, &catalogue), before.as_ref(), *replace)?;
         match store.write(name, &record, before.as_ref().map(|before| before.generation)) {
             Ok(()) => break,
             // The sidecar renewed it at this very moment.

@@ -88,6 +88,12 @@ pub fn tokens(scheme: Scheme, login: &str, number: u64, lifetime: Duration) -> T
     Tokens { access: jwt(&access), refresh, id: Some(jwt(&id)) }
 }
 
+/// Whether it is the token of an account, genuine or not.
+pub fn is_of_account(authorization: &str) -> bool {
+    let token = authorization.strip_prefix("Bearer ").unwrap_or_default();
+    numbered(token, "sk-ant-oat01-").or_else(|| claimed(token)).is_some()
+}
+
 impl Accounts {
     pub fn new(lifetime: Duration) -> Self {
         Self { lifetime, logins: Mutex::default(), faults: Mutex::default() }

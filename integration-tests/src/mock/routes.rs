@@ -1,4 +1,4 @@
-//! What is answered to which path. The host plays no part: every host name is served alike.
+//! What is answered to which path. Every host name is served alike.
 //!
 //! | path | answer |
 //! |---|---|
@@ -9,7 +9,9 @@
 //! | `/upload` | length and SHA-256 of the request's body |
 //! | `/ws` | WebSocket that sends back what it receives |
 //! | `/git/…` | repositories, by `git http-backend` |
-//! | the Anthropic API | see `anthropic` |
+//! | `/private/…` | the same ones, to who logs in by the scheme `Basic` |
+//! | the providers' own APIs | see `provider` |
+//! | their token endpoints | see `accounts` |
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -24,7 +26,8 @@ use ring::digest;
 use serde_json::json;
 
 use super::log::{self, Entry};
-use super::{Arrival, Shared, anthropic, git, websocket};
+use super::provider::{self, Asked};
+use super::{Arrival, Shared, accounts, git, websocket};
 
 pub(super) type Body = BoxBody<Bytes, Infallible>;
 
@@ -44,12 +47,33 @@ pub(super) async fn answer(
     shared.log.write(&Entry::Request(Box::new(describe(&parts, arrival, &received))));
     let path = parts.uri.path().to_owned();
     if let Some(socket) = socket {
-        return websocket::accept(&parts.headers, socket);
+        if let Some((status, answer)) = accounts(&parts, &received.kept, shared) {
+            return whole(StatusCode::from_u16(status)?, "application/json", answer);
+        }
+        return websocket::accept(&parts.headers, socket, provider::messages(&path));
     }
     if let (Some(root), Some(rest)) = (&shared.git_root, path.strip_prefix("/git/")) {
         return git::backend(root, rest, &parts, &received.kept).await;
     }
-    if let Some(answer) = anthropic::answer(parts.method.as_str(), &path, &parts.headers, &received.kept) {
+    if let (Some(root), Some(rest)) = (&shared.git_root, path.strip_prefix("/private/")) {
+        let authorization = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        if !authorization.is_some_and(|value| value.starts_with("Basic ")) {
+            return challenge();
+        }
+        return git::backend(root, rest, &parts, &received.kept).await;
+    }
+    if let Some((status, answer)) = accounts(&parts, &received.kept, shared) {
+        return whole(StatusCode::from_u16(status)?, "application/json", answer);
+    }
+    let host = host(&parts);
+    let asked = Asked {
+        method: parts.method.as_str(),
+        host: &host,
+        path: &path,
+        headers: &parts.headers,
+        body: &received.kept,
+    };
+    if let Some(answer) = provider::answer(&asked) {
         let kind = if answer.stream { "text/event-stream" } else { "application/json" };
         return whole(StatusCode::OK, kind, answer.body);
     }
@@ -69,6 +93,19 @@ pub(super) async fn answer(
     }
 }
 
+/// The token endpoint, and what the token of an account is asked for that is not good (any more).
+fn accounts(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Option<(u16, String)> {
+    let path = parts.uri.path();
+    if matches!(path, "/oauth/token" | "/v1/oauth/token") {
+        return Some(shared.accounts.token(body));
+    }
+    let authorization = parts.headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let refused = accounts::is_of_account(authorization) && !shared.accounts.takes(authorization);
+    let error = json!({ "error": { "code": "token_expired", "type": "authentication_error",
+        "message": "Your authentication token has expired." } });
+    refused.then(|| (401, error.to_string()))
+}
+
 /// Byte `i` of every `/bytes/N` answer.
 pub fn byte_at(index: usize) -> u8 {
     (index % 251) as u8
@@ -79,6 +116,14 @@ pub(super) fn whole(status: StatusCode, kind: &str, body: impl Into<Bytes>) -> R
         .status(status)
         .header(header::CONTENT_TYPE, kind)
         .body(Full::new(body.into()).boxed())?)
+}
+
+/// RFC 7617.
+fn challenge() -> Result<Response<Body>> {
+    let mut response = whole(StatusCode::UNAUTHORIZED, "text/plain", "")?;
+    let scheme = header::HeaderValue::from_static("Basic realm=\"mock\"");
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+    Ok(response)
 }
 
 fn json_answer(status: StatusCode, value: &serde_json::Value) -> Result<Response<Body>> {

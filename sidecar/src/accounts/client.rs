@@ -19,7 +19,7 @@ use super::token;
 use crate::credentials::catalogue::TokenEndpoint;
 use crate::current::Current;
 use crate::decide::Permit;
-use crate::dns::Resolver;
+use crate::dns::{Hop, Resolver};
 
 /// For all of it: an answer that is not waited for is a login that may be lost.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -87,7 +87,7 @@ impl Client {
         let told = |error: &dyn std::error::Error| error.to_string();
         let upstream = self.resolver.current().resolve(Permit::of_token_endpoint(endpoint)).await;
         let upstream = upstream.map_err(|denial| format!("{} ({})", denial.detail, denial.remedy))?;
-        let socket = connect(upstream.addresses()).await?;
+        let socket = connect(upstream.hops()).await?;
         let name = ServerName::try_from(endpoint.host.to_string()).map_err(|error| told(&error))?;
         let stream = self.tls.connect(name, socket).await.map_err(|error| told(&error))?;
         let (mut sender, connection) =
@@ -110,13 +110,13 @@ impl Client {
     }
 }
 
-async fn connect(addresses: &[std::net::SocketAddr]) -> Result<TcpStream, String> {
+async fn connect(hops: &[Hop]) -> Result<TcpStream, String> {
     let mut last = "it has no address".to_owned();
-    for address in addresses {
-        match tokio::time::timeout(CONNECT, TcpStream::connect(address)).await {
+    for hop in hops {
+        match tokio::time::timeout(CONNECT, hop.connect()).await {
             Ok(Ok(socket)) => return Ok(socket),
-            Ok(Err(error)) => last = format!("cannot connect to {address}: {error}"),
-            Err(_) => last = format!("cannot connect to {address}: it took too long"),
+            Ok(Err(error)) => last = error.to_string(),
+            Err(_) => last = format!("connecting to {} took too long", hop.address()),
         }
     }
     Err(last)

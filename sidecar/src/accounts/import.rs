@@ -218,7 +218,6 @@ impl Login<'_> {
         (key, catalogue): (&InstallationKey, &Catalogue),
         before: Option<&Record>,
         replace: bool,
-        now: Millis,
     ) -> Result<Record, ImportError> {
         for (what, token) in [("access token", &self.tokens.access), ("refresh token", &self.tokens.refresh)]
         {
@@ -244,7 +243,7 @@ impl Login<'_> {
             scopes: self.scopes,
             facts,
             identity: self.identity,
-            ..Record::new(&self.kind.name, self.tokens, stand_ins, now)
+            ..Record::new(&self.kind.name, self.tokens, stand_ins)
         })
     }
 

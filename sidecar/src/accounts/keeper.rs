@@ -4,7 +4,7 @@
 //! It runs on a task of its own, so that a container that goes away does not take a rotated token with it. New tokens are
 //! on disk before the vault has them, and the vault has them before anybody is answered.
 
-mod schedule;
+pub(crate) mod schedule;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

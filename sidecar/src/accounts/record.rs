@@ -22,7 +22,7 @@ pub struct Record {
     pub id: Option<Token>,
     /// When the access token expires. None: nobody said.
     pub expires: Option<Millis>,
-    /// When these tokens were got.
+    /// When the sidecar got these tokens; 0 if they were imported.
     pub renewed: Millis,
     pub scopes: Vec<String>,
     /// What else is known, by the names that the catalogue gives; no secret among it.
@@ -87,7 +87,7 @@ pub struct Tokens {
 }
 
 impl Record {
-    pub fn new(kind: &str, tokens: Tokens, stand_ins: StandIns, now: Millis) -> Self {
+    pub fn new(kind: &str, tokens: Tokens, stand_ins: StandIns) -> Self {
         let Tokens { access, refresh, id } = tokens;
         Self {
             version: VERSION,
@@ -97,7 +97,7 @@ impl Record {
             refresh,
             id,
             expires: None,
-            renewed: now,
+            renewed: Millis(0),
             scopes: Vec::new(),
             facts: Map::new(),
             said: Map::new(),
@@ -196,7 +196,7 @@ mod tests {
     fn record() -> Record {
         let token = |text: &str| Token::new(text.to_owned());
         let tokens = Tokens { access: token("the-access"), refresh: token("the-refresh"), id: None };
-        Record::new("chatgpt-account", tokens, StandIns::default(), Millis(5))
+        Record::new("chatgpt-account", tokens, StandIns::default())
     }
 
     #[test]

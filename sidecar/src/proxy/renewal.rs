@@ -9,7 +9,8 @@ use pingora_proxy::Session;
 use super::engine::Engine;
 use super::failure::Failure;
 use super::record::Exchange;
-use crate::accounts::RenewError;
+use crate::accounts::keeper::schedule;
+use crate::accounts::{Millis, RenewError};
 use crate::reason::Reason;
 
 impl Engine {
@@ -26,6 +27,7 @@ impl Engine {
         };
         let Some((account, generation)) = exchange.plan.as_ref().and_then(|plan| {
             let used = plan.swaps.secrets.iter().find_map(|name| plan.searches.account(name))?;
+            (!schedule::is_new(used, Millis::now())).then_some(used)?;
             Some((used.name.clone(), used.generation))
         }) else {
             return Ok(());

@@ -92,9 +92,9 @@ fn token_endpoint_of(vault: &Vault, session: &Session, exchange: &Exchange) -> O
     let uri = written(request)?;
     let head =
         Head { method: &request.method, uri: &uri, version: request.version, headers: &request.headers };
-    let target = target(&downstream.identity, downstream.tls, downstream.port, head).ok()?;
+    let target = target(&downstream.identity, downstream.wire, downstream.port, head).ok()?;
     let concerned = vault.is_token_endpoint(&target.host, target.path.path());
-    (concerned && downstream.tls).then_some(target)
+    concerned.then_some(target)
 }
 
 async fn renewed(keeper: &Arc<Keeper>, vault: &Vault, name: &str, now: impl Fn() -> Arc<Vault>) -> Reply {

@@ -136,6 +136,13 @@ async fn an_upstream_that_takes_no_token_is_asked_twice_and_the_provider_once() 
     // Two tries, and one request for tokens between them.
     assert_eq!(world.upstream.requests(), 3);
     assert_eq!(world.upstream.seen.accounts.login("work").number, 1);
+    // A token that is new is not the reason.
+    for _ in 0..5 {
+        let request = client.request("/never").header("authorization", format!("Bearer {stand_in}"));
+        let (head, _) = whole(client.send(request.body(nothing()).unwrap()).await.unwrap()).await;
+        assert_eq!(head.status, 401);
+    }
+    assert_eq!(world.upstream.seen.accounts.login("work").number, 1);
 }
 
 #[tokio::test]
@@ -315,6 +322,12 @@ async fn an_answer_with_a_token_that_nobody_declared_is_kept_from_containers_and
 #[tokio::test]
 async fn eight_containers_with_one_account_never_renew_it_twice() {
     crowd(8, Duration::from_secs(20), Duration::from_millis(1200)).await;
+}
+
+#[tokio::test]
+#[ignore = "five minutes: `make test-all`"]
+async fn eight_containers_share_one_account_for_five_minutes() {
+    crowd(8, Duration::from_secs(300), Duration::from_millis(1500)).await;
 }
 
 /// Containers that call all the time, and whose programs ask for tokens now and then, at tokens that live shortly.

@@ -7,6 +7,7 @@ use crate::accounts::record::{Account, Millis};
 
 /// At most this long before the end.
 const AHEAD: u64 = 10 * 60 * 1000;
+const NEW: u64 = 60_000;
 /// After a failure, doubled with each more.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
@@ -19,6 +20,14 @@ pub(super) fn is_due(account: &Account, now: Millis) -> bool {
     let ahead = (life / 10).min(AHEAD / 2);
     let ahead = ahead + jitter(account) % ahead.max(1);
     now.0.saturating_add(ahead) >= expires.0
+}
+
+/// Whether its tokens are so new that another renewal would not make an upstream take them: one that answers 401 to
+/// whatever a container asks must not make the sidecar ask the provider each time.
+pub(crate) fn is_new(account: &Account, now: Millis) -> bool {
+    let life = account.expires.map_or(u64::MAX, |expires| expires.since(account.renewed));
+    // A clock that was set back says nothing.
+    account.renewed <= now && now.since(account.renewed) < NEW.min(life / 4)
 }
 
 /// How long nobody asks after so many failures on end.
@@ -70,6 +79,15 @@ mod tests {
         assert!(!is_due(&account(Some(5), true), Millis(10)));
         assert!(!is_due(&account(None, false), Millis(u64::MAX)));
         assert!(is_due(&account(Some(5), false), Millis(10)));
+    }
+
+    #[test]
+    fn a_token_is_new_for_a_minute_or_a_quarter_of_its_life() {
+        let hour = account(Some(1_000_000 + 3_600_000), false);
+        assert!(is_new(&hour, Millis(1_059_000)) && !is_new(&hour, Millis(1_061_000)));
+        assert!(!is_new(&hour, Millis(999_999)));
+        let second = account(Some(1_001_000), false);
+        assert!(is_new(&second, Millis(1_000_200)) && !is_new(&second, Millis(1_000_300)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::super::record::{Millis, StandIns, Token, Tokens};
+use super::super::record::{StandIns, Token, Tokens};
 use super::*;
 
 const STEPS: [Step; 6] =
@@ -9,7 +9,7 @@ const STEPS: [Step; 6] =
 fn record(generation: u64) -> Record {
     let token = |what: &str| Token::new(format!("{what}-of-generation-{generation}"));
     let tokens = Tokens { access: token("access"), refresh: token("refresh"), id: None };
-    Record { generation, ..Record::new("kind", tokens, StandIns::default(), Millis(0)) }
+    Record { generation, ..Record::new("kind", tokens, StandIns::default()) }
 }
 
 fn store() -> (tempfile::TempDir, Store) {

@@ -15,7 +15,7 @@ fn oauth(kind: &str) -> Oauth {
 fn record() -> Record {
     let token = |text: &str| Token::new(text.to_owned());
     let (access, refresh) = (token("the-old-access-token"), token("the-old/refresh+token"));
-    Record::new("chatgpt-account", Tokens { access, refresh, id: None }, StandIns::default(), Millis(0))
+    Record::new("chatgpt-account", Tokens { access, refresh, id: None }, StandIns::default())
 }
 
 #[test]
