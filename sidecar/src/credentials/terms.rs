@@ -7,12 +7,14 @@ use std::sync::Arc;
 use understudy_control::{
     EnvironmentVariable, LoginFile, PlacedFile, Placement, Prepare, Refusal, Write, annotation,
 };
-use understudy_harnesses::{Descriptor, HarnessError, Harnesses, Login, TemplateError, Trap, TrapAction};
+use understudy_harnesses::{
+    Descriptor, Filling, HarnessError, Harnesses, Login, TemplateError, Trap, TrapAction,
+};
 use understudy_policies::{Policies, Policy, PolicySet, builtin, document::closest};
 
 use super::grants::{self, Choice, Grants};
 use super::rights::Asked;
-use super::vault::Vault;
+use super::vault::{Secret, Vault};
 
 /// The harness of a container that names none.
 const DEFAULT_HARNESS: &str = "generic";
@@ -179,7 +181,7 @@ fn environment(
     let mut env = harness.env.clone();
     env.extend(harness.privacy(level).flat_map(|level| level.env.clone()));
     if let Some((login, secret)) = &choice.login {
-        env.extend(login.env.iter().map(|(name, value)| (name.clone(), value.render(secret.stand_in()))));
+        env.extend(login.env.iter().map(|(name, value)| (name.clone(), value.render(secret.filling()))));
     }
     for secret in &choice.others {
         let declaration = secret.declaration();
@@ -262,10 +264,10 @@ fn traps(
 }
 
 fn placement(harness: &Descriptor, choice: &Choice<'_>, level: &str) -> Result<Placement, Refusal> {
-    let stand_in = choice.login.as_ref().map_or("", |(_, secret)| secret.stand_in());
+    let filling = choice.login.as_ref().map(|(_, secret)| secret.filling()).unwrap_or_default();
     let of_login = choice.login.iter().flat_map(|(login, _)| &login.files);
     let of_level = harness.privacy(level).flat_map(|level| &level.files);
-    let files = harness.files.iter().chain(of_level).chain(of_login).map(|file| placed(file, stand_in));
+    let files = harness.files.iter().chain(of_level).chain(of_login).map(|file| placed(file, filling));
     let files = files.collect::<Result<_, _>>().map_err(|error| {
         // `understudy_harnesses` checked it when the descriptor was read.
         Refusal::new(format!("a file of harness {}: {error}", harness.name), "run: understudy check")
@@ -277,16 +279,19 @@ fn placement(harness: &Descriptor, choice: &Choice<'_>, level: &str) -> Result<P
     Ok(Placement {
         files,
         login_files: harness.login_files.iter().map(login_file).collect(),
-        stand_ins: choice.secrets().map(|secret| secret.stand_in().to_owned()).collect(),
+        stand_ins: choice.secrets().flat_map(Secret::all_stand_ins).map(str::to_owned).collect(),
     })
 }
 
-fn placed(file: &understudy_harnesses::PlacedFile, stand_in: &str) -> Result<PlacedFile, TemplateError> {
+fn placed(
+    file: &understudy_harnesses::PlacedFile,
+    filling: Filling<'_>,
+) -> Result<PlacedFile, TemplateError> {
     let (write, content) = match file.write {
-        understudy_harnesses::Write::Create => (Write::Create, file.content.render(stand_in)),
-        understudy_harnesses::Write::Replace => (Write::Replace, file.content.render(stand_in)),
-        understudy_harnesses::Write::MergeJson => (Write::MergeJson, file.content.render_json(stand_in)?),
-        understudy_harnesses::Write::MergeEnv => (Write::MergeEnv, file.content.render(stand_in)),
+        understudy_harnesses::Write::Create => (Write::Create, file.content.render(filling)),
+        understudy_harnesses::Write::Replace => (Write::Replace, file.content.render(filling)),
+        understudy_harnesses::Write::MergeJson => (Write::MergeJson, file.content.render_json(filling)?),
+        understudy_harnesses::Write::MergeEnv => (Write::MergeEnv, file.content.render(filling)),
     };
     Ok(PlacedFile { path: file.path.clone(), mode: file.mode, write, content })
 }
