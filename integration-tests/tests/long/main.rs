@@ -26,7 +26,7 @@ fn memory(name: &str) -> usize {
 /// Runs a script in a container and waits for its end, longer than a command may take; answers with what it said.
 fn patiently(agent: &Agent, script: &str) -> String {
     let script = format!("{{ {script}; }} 2>&1; echo; echo done");
-    let container = agent.start(&["sh", "-c", &script]).unwrap();
+    let container = agent.start(&["bash", "-c", &script]).unwrap();
     for _ in 0..1200 {
         std::thread::sleep(Duration::from_secs(2));
         let text = container.logs().unwrap();
