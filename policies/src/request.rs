@@ -42,7 +42,7 @@ impl<'a> Request<'a> {
     }
 }
 
-fn decoded(key: &str) -> Option<String> {
+pub(crate) fn decoded(key: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(key.len());
     let mut rest = key.bytes();
     while let Some(byte) = rest.next() {

@@ -19,7 +19,8 @@ use crate::dns::{PinnedAddress, ProxyCredentials, ProxyHost, SyntheticRange, Ups
 /// The three directories of an installation, as the sidecar's container sees them.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Directories {
-    /// Configuration, read-only: sidecar.toml, secrets.toml, ceiling.toml, policies/, harnesses/, catalogue/
+    /// Configuration, read-only: sidecar.toml, secrets.toml, ceiling.toml, policies/, harnesses/, instructions/,
+    /// catalogue/
     #[arg(long, value_name = "DIR", default_value = "/etc/understudy")]
     pub config: PathBuf,
     /// State, a volume of its own: the authority's key and the installation's key
@@ -49,6 +50,10 @@ impl Directories {
 
     pub fn harnesses(&self) -> PathBuf {
         self.config.join("harnesses")
+    }
+
+    pub fn instructions(&self) -> PathBuf {
+        self.config.join("instructions")
     }
 
     pub fn catalogue(&self) -> PathBuf {

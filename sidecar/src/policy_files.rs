@@ -1,9 +1,11 @@
 //! `understudy policy`: the policies that there are, and a first one to start from.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use understudy_policies::from::{self, Paths};
 use understudy_policies::{Policies, builtin};
 
 use crate::config::Directories;
@@ -20,6 +22,18 @@ pub enum Command {
     },
     /// Print a policy to start from; it allows nothing yet
     New,
+    /// Print a policy with the hosts that lock files and package-manager configuration of a project name
+    ///
+    /// Nothing is run or fetched, and no symbolic link is followed. Each line says which file and line named it, and comments
+    /// say what no file names. Whoever wrote those files chose the hosts: look at them. Exit status 1 if a file could not be
+    /// read.
+    From {
+        /// The project
+        directory: PathBuf,
+        /// Write each path, however many there are
+        #[arg(long)]
+        all_paths: bool,
+    },
 }
 
 pub fn run(command: &Command) -> Result<ExitCode> {
@@ -29,8 +43,19 @@ pub fn run(command: &Command) -> Result<ExitCode> {
         }
         Command::Show { directories, name } => print!("{}", show(directories, name)?),
         Command::New => print!("{NEW}"),
+        Command::From { directory, all_paths } => return propose(directory, *all_paths),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn propose(directory: &Path, all_paths: bool) -> Result<ExitCode> {
+    let paths = if all_paths { Paths::All } else { Paths::Short };
+    let proposal = from::propose(directory, paths).with_context(|| directory.display().to_string())?;
+    print!("{}", proposal.text);
+    for problem in &proposal.problems {
+        eprintln!("understudy: {problem}");
+    }
+    Ok(if proposal.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 const NEW: &str = include_str!("../data/new-policy.toml");

@@ -14,6 +14,7 @@ use crate::ceiling;
 use crate::config::{Directories, Settings};
 use crate::credentials::{Catalogue, InstallationKey, KnownStandIns, Loading, Source, Surroundings, Vault};
 use crate::current::Current;
+use crate::instructions::Instructions;
 
 pub struct Live {
     directories: Directories,
@@ -58,6 +59,7 @@ impl Live {
             upstream_proxy: proxy.transpose().map_err(anyhow::Error::msg)?,
             harnesses: Harnesses::load(Some(&directories.harnesses())),
             policies: Policies::load(Some(&directories.policies())),
+            instructions: Instructions::load(&directories.instructions()),
             ceiling: ceiling::load(&directories.ceiling_toml())?,
             catalogue,
             vault: Arc::clone(&vault),
@@ -106,6 +108,7 @@ impl Live {
             upstream_proxy,
             harnesses: Harnesses::load(Some(&self.directories.harnesses())).or_before(&before.harnesses),
             policies: Policies::load(Some(&self.directories.policies())).or_before(&before.policies),
+            instructions: Instructions::load(&self.directories.instructions()),
             ceiling,
             catalogue,
             vault: Arc::clone(&vault),
@@ -120,7 +123,8 @@ impl Live {
         let directories = &self.directories;
         let mut files =
             vec![directories.sidecar_toml(), directories.secrets_toml(), directories.ceiling_toml()];
-        for directory in [directories.policies(), directories.harnesses(), directories.catalogue()] {
+        let policies = [directories.policies(), directories.instructions()];
+        for directory in policies.into_iter().chain([directories.harnesses(), directories.catalogue()]) {
             let entries = fs::read_dir(directory).into_iter().flatten();
             files.extend(entries.filter_map(|entry| Some(entry.ok()?.path())));
         }

@@ -59,20 +59,18 @@ impl Asked {
 
 /// Pure. A policy or harness that is gone allows nothing, and its name says why in every refusal.
 pub fn rights(asked: &Asked, harnesses: &Harnesses, policies: &Policies, vault: &Vault) -> Rights {
-    let policy = terms::harness(harnesses, Some(&asked.harness)).and_then(|harness| {
-        let (named, allowed) = (asked.annotation(annotation::POLICY), asked.annotation(annotation::ALLOW));
-        terms::policy(harness, policies, named, allowed)
-    });
     let still = |name: &String| {
         vault.secret(name).is_some_and(|secret| {
             secret.declaration().grant_to.includes(&asked.harness, asked.prepare.image.as_ref())
         })
     };
+    let grants: Grants = asked.granted.names().into_iter().filter(still).collect();
+    let policy = terms::harness(harnesses, Some(&asked.harness)).and_then(|harness| {
+        let login = grants.login(harness, vault);
+        terms::policy(harness, login, policies, &asked.prepare.annotations)
+    });
     match policy {
-        Ok(policy) => {
-            let grants: Grants = asked.granted.names().into_iter().filter(still).collect();
-            Rights::new(Arc::new(policy), Arc::new(grants), vault)
-        }
+        Ok(policy) => Rights::new(Arc::new(policy), Arc::new(grants), vault),
         Err(refusal) => Rights::none(asked, refusal.reason),
     }
 }

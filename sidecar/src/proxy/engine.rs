@@ -91,7 +91,7 @@ impl ProxyHttp for Engine {
         }
     }
 
-    async fn upstream_peer(&self, _session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(&self, session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
         if exchange.is_revoked() {
             return Error::e_explain(ErrorType::InternalError, "revoked");
         }
@@ -101,8 +101,8 @@ impl ProxyHttp for Engine {
         let deadline = *exchange.connect_by.get_or_insert_with(|| Instant::now() + self.connect);
         let left = u32::try_from(exchange.hops_left().max(1)).unwrap_or(u32::MAX);
         let share = deadline.saturating_duration_since(Instant::now()) / left;
-        let websocket = exchange.is_websocket();
-        let Some(dialer) = exchange.dialer() else {
+        let http2 = session.req_header().version == Version::HTTP_2;
+        let Some(dialer) = exchange.dialer(http2) else {
             return Error::e_explain(ErrorType::InternalError, "no way left to dial");
         };
 
@@ -110,8 +110,8 @@ impl ProxyHttp for Engine {
         let mut peer = Box::new(HttpPeer::new(dialer.address(), key.tls, key.host.clone()));
         peer.group_key = key.group(&self.hasher);
         let options = &mut peer.options;
-        // HTTP/2 has no WebSocket upgrade that this engine speaks (RFC 8441); in the clear nothing is negotiated.
-        options.alpn = if websocket || !key.tls { ALPN::H1 } else { ALPN::H2H1 };
+        // The origin is spoken to as the container speaks, and so without a task between; in the clear nothing is negotiated.
+        options.alpn = if key.http2 && key.tls { ALPN::H2H1 } else { ALPN::H1 };
         options.max_h2_streams = 100;
         options.h2_stream_window_size = Some(h2_limits::UPSTREAM_WINDOW);
         options.idle_timeout = Some(UPSTREAM_IDLE);
@@ -160,11 +160,9 @@ impl ProxyHttp for Engine {
         if let Some(body) = &plan.body {
             body.announce(request)?;
         }
-        if request.version == Version::HTTP_2 && request.remove_header(&http::header::EXPECT).is_some() {
+        if request.version == Version::HTTP_2 {
             // pingora's HTTP/2 client never passes a 100 on, and the container would wait for it.
-            if session.req_header().version == Version::HTTP_11 {
-                session.write_continue_response().await?;
-            }
+            request.remove_header(&http::header::EXPECT);
         }
         Ok(())
     }

@@ -20,6 +20,8 @@ pub(super) struct PoolKey {
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) tls: bool,
+    /// Whether the container speaks HTTP/2: a connection made for HTTP/1.1 would carry no gRPC.
+    pub(super) http2: bool,
     /// What is dialled: the upstream, or a proxy.
     pub(super) address: SocketAddr,
     /// What a proxy is asked for.
@@ -28,7 +30,13 @@ pub(super) struct PoolKey {
 }
 
 impl PoolKey {
-    pub(super) fn new(downstream: &Downstream, upstream: &Upstream, hop: &Hop, secrets: &[String]) -> Self {
+    pub(super) fn new(
+        downstream: &Downstream,
+        upstream: &Upstream,
+        hop: &Hop,
+        secrets: &[String],
+        http2: bool,
+    ) -> Self {
         let permit = upstream.permit();
         let mut secrets = secrets.to_vec();
         secrets.sort_unstable();
@@ -41,6 +49,7 @@ impl PoolKey {
             host: permit.host().to_string(),
             port: permit.port(),
             tls: downstream.is_tls(),
+            http2,
             address: hop.address(),
             target: hop.target().map(str::to_owned),
             worker: downstream.worker,
@@ -67,6 +76,7 @@ mod tests {
             host: "api.example.com".to_owned(),
             port: 443,
             tls: true,
+            http2: true,
             address: ([192, 0, 2, 1], 443).into(),
             target: None,
             worker: 0,
@@ -76,7 +86,7 @@ mod tests {
     #[test]
     fn every_part_keeps_connections_apart() {
         let hasher = RandomState::new();
-        let changes: [fn(&mut PoolKey); 10] = [
+        let changes: [fn(&mut PoolKey); 11] = [
             |key| key.container = "b".repeat(64).parse().unwrap(),
             |key| key.policy.push('x'),
             |key| key.rule.push('4'),
@@ -84,6 +94,7 @@ mod tests {
             |key| key.host.push('m'),
             |key| key.port = 8443,
             |key| key.tls = false,
+            |key| key.http2 = false,
             |key| key.address.set_port(1),
             |key| key.target = Some("192.0.2.2:443".to_owned()),
             |key| key.worker = 1,

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::held_body::HeldBody;
 use super::page::Page;
 use super::pool_key::PoolKey;
-use super::request::{Target, Upgrade};
+use super::request::Target;
 use super::request_body::{Stopped, Upload};
 use super::response::Answer;
 use super::searches::Searches;
@@ -154,12 +154,12 @@ impl Exchange {
         self.plan = Some(Plan { target, upstream, swaps, searches, body, key: None });
     }
 
-    /// The dialler of the next try. `None` when all ways were tried, or nothing was allowed.
-    pub(super) fn dialer(&mut self) -> Option<Dialer> {
+    /// The dialler of the next try, for a request that came by HTTP/2 or not. `None` when all ways were tried, or nothing was allowed.
+    pub(super) fn dialer(&mut self, http2: bool) -> Option<Dialer> {
         let accepted = self.accepted.as_ref()?;
         let plan = self.plan.as_mut()?;
         let dialer = Dialer::new(&plan.upstream, self.attempt, |hop| {
-            PoolKey::new(&accepted.downstream, &plan.upstream, hop, &plan.swaps.secrets)
+            PoolKey::new(&accepted.downstream, &plan.upstream, hop, &plan.swaps.secrets, http2)
         })?;
         plan.key = Some(dialer.key().clone());
         Some(dialer)
@@ -168,10 +168,6 @@ impl Exchange {
     pub(super) fn hops_left(&self) -> usize {
         let all = self.plan.as_ref().map_or(0, |plan| plan.upstream.hops().len());
         all.saturating_sub(self.attempt)
-    }
-
-    pub(super) fn is_websocket(&self) -> bool {
-        self.plan.as_ref().is_some_and(|plan| plan.target.upgrade == Upgrade::WebSocket)
     }
 
     pub(super) fn is_revoked(&self) -> bool {

@@ -1,0 +1,103 @@
+//! Go: `go.mod` and `go.sum` name modules, `GOPROXY` the hosts that have them (go.dev/ref/mod#module-proxy).
+
+use super::found::{Access, Found, Use};
+use super::url::Url;
+
+pub(super) fn module(found: &mut Found, text: &str) {
+    let mut inside = false;
+    for (at, line) in text.lines().enumerate() {
+        let line = line.split("//").next().unwrap_or_default().trim();
+        let required = match line {
+            "require (" => {
+                inside = true;
+                continue;
+            }
+            ")" => {
+                inside = false;
+                continue;
+            }
+            line if inside => Some(line),
+            line => line.strip_prefix("require "),
+        };
+        if let Some(module) = required.and_then(|line| line.split_whitespace().next()) {
+            found.module(at + 1, module);
+        }
+    }
+}
+
+pub(super) fn sums(found: &mut Found, text: &str) {
+    for (at, line) in text.lines().enumerate() {
+        if let Some((module, _)) = line.split_once(' ') {
+            found.module(at + 1, module);
+        }
+    }
+}
+
+/// Once all files are read.
+pub(super) fn finish(found: &mut Found) {
+    let mut modules = std::mem::take(&mut found.modules);
+    modules.sort_by(|(a, _), (b, _)| a.cmp(b));
+    modules.dedup_by(|(a, _), (b, _)| a == b);
+    let proxies = std::mem::take(&mut found.proxies);
+    let Some((_, first)) = modules.first() else { return };
+    if proxies.is_empty() {
+        return found.note(format!(
+            "{first}: it names no host; what `go env GOPROXY GOSUMDB` says is asked, or, for modules in GOPRIVATE, the \
+             module's own host"
+        ));
+    }
+    found.note(format!(
+        "{first}: sums are looked up where `go env GOSUMDB` says, through the proxy if it does that"
+    ));
+    for (value, place) in &proxies {
+        for proxy in value.split([',', '|']).map(str::trim).filter(|proxy| !proxy.is_empty()) {
+            match proxy {
+                "off" => {}
+                "direct" => modules.iter().for_each(|(module, place)| direct(found, module, place)),
+                url => through(found, url, place, &modules),
+            }
+        }
+    }
+}
+
+fn through(found: &mut Found, url: &str, place: &str, modules: &[(String, String)]) {
+    let proxy = match Url::parse(url) {
+        Ok(proxy) => proxy,
+        Err(error) => return found.problems.push(format!("{place}: GOPROXY: {error}")),
+    };
+    let base = proxy.path.trim_end_matches('/');
+    for (module, place) in modules {
+        let path = format!("{base}/{}", escaped(module));
+        put(found, module, place, &proxy, Access::Below(path));
+    }
+}
+
+/// From the module's own host: the repository of `host/owner/name/…`, and the page that tells where it is.
+fn direct(found: &mut Found, module: &str, place: &str) {
+    let Ok(own) = Url::parse(&format!("https://{module}")) else {
+        return found.problems.push(format!("{place}: a module whose path is not a host and a path"));
+    };
+    let mut parts = own.path.trim_matches('/').splitn(3, '/');
+    if let (Some(owner), Some(name)) = (parts.next(), parts.next()) {
+        put(found, module, place, &own, Access::Repository(format!("{owner}/{name}")));
+    }
+    put(found, module, place, &own, Access::Below(own.path.clone()));
+}
+
+fn put(found: &mut Found, module: &str, place: &str, of: &Url, access: Access) {
+    let letter = |c: char| c.is_ascii_alphanumeric() || "-._~/!".contains(c);
+    let plain = |part: &str| !part.is_empty() && part != "." && part != "..";
+    if !module.chars().all(letter) || !module.split('/').all(plain) {
+        return found.problems.push(format!("{place}: not the path of a module"));
+    }
+    found.push(Use { host: of.host.clone(), port: of.port, access, place: place.to_owned() });
+}
+
+/// Capitals as `!` and the small letter, as proxies want them.
+fn escaped(module: &str) -> String {
+    let letters = module.chars().map(|c| match c.is_ascii_uppercase() {
+        true => format!("!{}", c.to_ascii_lowercase()),
+        false => c.to_string(),
+    });
+    letters.collect()
+}
