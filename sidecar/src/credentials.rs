@@ -39,7 +39,7 @@ pub mod vault;
 #[cfg(test)]
 pub(crate) mod fixture;
 
-pub use body::{Fields, SwappedBody, examine_body, fields};
+pub use body::{Fields, SwappedBody, examine_body, fields, no_override, overriding};
 pub use catalogue::Catalogue;
 pub use declaration::{Declaration, Foreign, GrantTo};
 pub use examine::{CredentialDenial, RequestHead, SwappedPath, Swaps, examine};

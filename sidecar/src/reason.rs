@@ -59,6 +59,8 @@ pub enum Reason {
     BodyTooLarge,
     /// Such a body that is compressed.
     BodyEncoded,
+    /// A body of a type that no placement is about, at an endpoint that reads credentials from bodies.
+    BodyUndeclared,
     /// A real credential in a request of the container.
     RealCredential,
     /// A stand-in over a connection that is not verified TLS.
@@ -116,6 +118,7 @@ impl Reason {
             Self::CredentialRestricted => "credential-restricted",
             Self::BodyTooLarge => "body-too-large",
             Self::BodyEncoded => "body-encoded",
+            Self::BodyUndeclared => "body-undeclared",
             Self::RealCredential => "real-credential",
             Self::CredentialInClear => "credential-in-clear",
             Self::CredentialMinting => "credential-minting",
@@ -151,7 +154,7 @@ impl Reason {
             Self::NameMismatch => 421,
             Self::Timeout => 408,
             Self::BodyTooLarge => 413,
-            Self::BodyEncoded => 415,
+            Self::BodyEncoded | Self::BodyUndeclared => 415,
             Self::Overloaded => 429,
             Self::NameNotFound
             | Self::UpstreamFailed

@@ -47,11 +47,14 @@ pub struct Swaps {
     pub path: Option<SwappedPath>,
     /// Names of the secrets that are swapped in, for the audit and the pool key; sorted, each once.
     pub secrets: Vec<String>,
+    /// Whether all of these secrets let parts of what is downloaded here be asked for.
+    pub download: bool,
 }
 
 impl Swaps {
     /// Adds the names of secrets that are swapped in elsewhere in the request.
     pub fn add(&mut self, secrets: Vec<String>) {
+        self.download &= secrets.is_empty();
         self.secrets.extend(secrets);
         self.secrets.sort_unstable();
         self.secrets.dedup();
@@ -109,7 +112,17 @@ pub fn examine(
         foreign::check(vault, &head, &rests, |text| stand_in(text) || minted.accepts(grants, &head, text))?;
     }
     minting::check(vault, grants, &head, &swaps)?;
+    swaps.download = is_download(vault, &head, &swaps);
     Ok(swaps)
+}
+
+fn is_download(vault: &Vault, head: &RequestHead<'_>, swaps: &Swaps) -> bool {
+    let Ok(path) = RequestPath::parse(head.uri.path()) else { return false };
+    let declared = |name: &String| {
+        let secret = vault.secret(name);
+        secret.is_some_and(|secret| secret.declaration().downloads.iter().any(|p| p.matches_surely(&path)))
+    };
+    *head.method == Method::GET && swaps.secrets.iter().all(declared)
 }
 
 /// What each part that was swapped holds beside its credentials.

@@ -135,6 +135,9 @@ fn sentence(reason: Reason) -> &'static str {
             "refused: a body with a field for a credential is read whole, and this one is too large"
         }
         Reason::BodyEncoded => "refused: a body with a field for a credential must not be compressed",
+        Reason::BodyUndeclared => {
+            "refused: this endpoint reads credentials from bodies, and nobody looks into one of this type"
+        }
         Reason::RealCredential => "refused: the request holds a real credential",
         Reason::CredentialInClear => "refused: a stand-in over a connection without TLS",
         Reason::CredentialMinting => {

@@ -2,8 +2,7 @@
 
 use http::Method;
 
-use crate::client::{Client, H1, H2, full, nothing, whole};
-use crate::upstream::Protocols;
+use crate::client::{Client, H1, H2, WAYS, full, nothing, whole};
 use crate::world::{STAND_IN, World};
 
 const SECRET: &str = "ses_0123456789abcdefghijABCDEFGHIJ";
@@ -78,14 +77,14 @@ async fn a_short_lived_one_is_let_through_and_only_then() {
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_told_does_not_go_on() {
-    for protocols in [Protocols::Http1, Protocols::Http2] {
+    for (alpn, protocols) in WAYS {
         let world = World::speaking(protocols).await;
         for body in [
             format!("secret: {SECRET}"),
             format!("{{\"secret\": [\"{SECRET}\"]}}"),
             "x".repeat((1 << 20) + 1),
         ] {
-            let mut client = Client::new(&world, H1).await;
+            let mut client = Client::new(&world, alpn).await;
             let request = client.request("/mint/session").method(Method::POST);
             let request = request.header("authorization", format!("Bearer {STAND_IN}"));
             // Its head may have gone on, and then it is cut.
