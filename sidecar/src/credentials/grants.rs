@@ -160,16 +160,12 @@ fn fitting<'a>(
     harness: &'a Descriptor,
     image: Option<&ImageId>,
 ) -> Result<Choice<'a>, Refusal> {
-    let login_of = |declaration: &Declaration| {
-        let granted = declaration.grant_to.includes(&harness.name, image);
-        harness.logins.iter().find(|login| granted && fits(login, declaration))
-    };
-    let candidates: Vec<_> =
-        vault.secrets().iter().filter_map(|secret| Some((login_of(secret.declaration())?, secret))).collect();
+    let candidates: Vec<_> = logins(vault, harness, image).collect();
     let login = one_login(harness, &candidates)?;
     if login.is_none() {
         // Starting without it would only put the error off, to where nobody can explain it.
-        if let Some(unusable) = vault.unusable().iter().find(|u| login_of(u.declaration()).is_some()) {
+        let is_login = |declaration| login_of(declaration, harness, image).is_some();
+        if let Some(unusable) = vault.unusable().iter().find(|u| is_login(u.declaration())) {
             return Err(cannot_be_used(unusable.name(), unusable.error()));
         }
     }
@@ -181,6 +177,27 @@ fn fitting<'a>(
         }));
     }
     Ok(Choice { login, others: Vec::new(), notes })
+}
+
+/// Every secret that could be a login of a harness, with which it would be.
+pub(super) fn logins<'a>(
+    vault: &'a Vault,
+    harness: &'a Descriptor,
+    image: Option<&ImageId>,
+) -> impl Iterator<Item = (&'a Login, &'a Secret)> {
+    vault
+        .secrets()
+        .iter()
+        .filter_map(move |secret| Some((login_of(secret.declaration(), harness, image)?, secret)))
+}
+
+fn login_of<'a>(
+    declaration: &Declaration,
+    harness: &'a Descriptor,
+    image: Option<&ImageId>,
+) -> Option<&'a Login> {
+    let granted = declaration.grant_to.includes(&harness.name, image);
+    harness.logins.iter().find(|login| granted && fits(login, declaration))
 }
 
 fn fits(login: &Login, declaration: &Declaration) -> bool {

@@ -68,11 +68,17 @@ pub fn terms(
     let grants: Grants = choices.iter().flat_map(|choice| choice.grants().names()).collect();
     let names: Vec<&str> = harnesses.iter().map(|harness| harness.name.as_str()).collect();
     let harness = names.join(",");
+    let mut placement = several::placement(parts);
+    // A home that is kept may hold the login of an earlier start, which had another account.
+    let logins = harnesses.iter().flat_map(|harness| grants::logins(vault, harness, prepare.image.as_ref()));
+    placement.stand_ins.extend(logins.map(|(_, secret)| secret.stand_in().to_owned()));
+    placement.stand_ins.sort_unstable();
+    placement.stand_ins.dedup();
     Ok(Terms {
         policy: Arc::new(policy),
         grants: Arc::new(grants.clone()),
         asked: Asked::new(prepare, &harness, grants),
-        placement: several::placement(parts),
+        placement,
         env: env.into_iter().map(|(name, value)| EnvironmentVariable { name, value }).collect(),
         harness,
         notes,

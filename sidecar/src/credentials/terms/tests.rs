@@ -280,6 +280,18 @@ fn several_harnesses_get_what_each_needs() {
 }
 
 #[test]
+fn the_login_of_an_earlier_start_is_no_real_one() {
+    let vault = installation(&["key", "token"]);
+    let terms = started(&vault, &[(annotation::SECRETS, "token")], &[]).unwrap();
+    let mut stand_ins = ["key", "token"].map(|name| vault.secret(name).unwrap().stand_in());
+    stand_ins.sort_unstable();
+    assert_eq!(
+        (terms.grants.names(), terms.placement.stand_ins),
+        (vec!["token".into()], stand_ins.map(str::to_owned).to_vec())
+    );
+}
+
+#[test]
 fn harnesses_that_contradict_each_other_are_refused() {
     let vault = shared("\"claude-code\", \"opencode\"");
     assert!(started(&vault, &[(annotation::HARNESS, "claude-code,opencode")], &[]).is_ok());
