@@ -27,8 +27,9 @@ pub fn load(path: &Path) -> Result<Ceiling> {
 /// # Errors
 /// The first thing in them that goes beyond a ceiling.
 pub fn apply(terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Refusal> {
-    let rights = Rights { policy: Arc::clone(&terms.policy), grants: Arc::clone(&terms.grants) };
-    let Rights { policy, grants } = limit(rights, &terms.harness, prepare, own)?;
+    let (policy, grants) = (Arc::clone(&terms.policy), Arc::clone(&terms.grants));
+    let rights = Rights { policy, grants, ..Rights::default() };
+    let Rights { policy, grants, .. } = limit(rights, &terms.harness, prepare, own)?;
     let mut notes = terms.notes;
     notes.extend(open(&policy).map(|name| format!("policy `{name}` allows every public host")));
     Ok(Terms { policy, grants, notes, ..terms })

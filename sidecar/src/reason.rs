@@ -39,6 +39,8 @@ pub enum Reason {
     ProxyRequest,
     /// TRACE, or one that does the same.
     TraceMethod,
+    /// Announced trailers, which the engine would lose.
+    RequestTrailers,
     /// A limit on connections or names was reached.
     Overloaded,
     /// The operator revoked the container.
@@ -102,6 +104,7 @@ impl Reason {
             Self::DirectConnection => "direct-connection",
             Self::ProxyRequest => "proxy-request",
             Self::TraceMethod => "trace-method",
+            Self::RequestTrailers => "request-trailers",
             Self::Overloaded => "overloaded",
             Self::Revoked => "revoked",
             Self::ForeignCredential => "foreign-credential",
@@ -153,6 +156,7 @@ impl Reason {
             | Self::UnreadableAnswer => 502,
             Self::UpstreamTimeout => 504,
             Self::Internal => 500,
+            Self::RequestTrailers => 501,
             _ => 403,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use http::Uri;
 use pingora_error::Result;
@@ -72,7 +73,11 @@ impl Engine {
             headers,
         };
         let vault = self.vault.current();
-        let swaps = examine(&vault, &rights.grants, head).map_err(|denial| denied(exchange, denial))?;
+        let (now, holdings) = (Instant::now(), &container.holdings);
+        let minted = holdings.minted(now);
+        let swaps = examine(&vault, &rights.grants, &minted, head);
+        let swaps = swaps.map_err(|denial| denied(exchange, denial))?;
+        holdings.used(&swaps.secrets, now);
 
         let upstream = self.resolver.current().resolve(permit).await.map_err(|denial| {
             exchange.entry(|entry| entry.detail = Some(denial.detail.clone()));
@@ -82,7 +87,7 @@ impl Engine {
                 ..exchange.refuse(denial.reason)
             }
         })?;
-        let searches = Searches::new(vault, &rights.grants, head);
+        let searches = Searches::new(vault, &rights.grants, holdings, head);
         Ok((target, upstream, swaps, searches))
     }
 
