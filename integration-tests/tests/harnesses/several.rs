@@ -7,7 +7,8 @@ use crate::tool::Tool;
 #[test]
 fn an_agent_has_its_login_and_its_tools_have_theirs() {
     let all = Tool {
-        harness: "gemini-cli,gh,git",
+        // Podman 4 takes a comma for the end of the annotation.
+        harness: "gemini-cli gh git",
         command: "node /opt/gemini/node_modules/@google/gemini-cli/bundle/gemini.js -p 'say hi' && gh api user && \
                   git clone -q https://github.com/private/hello.git w && cat w/README",
         ..GEMINI

@@ -69,7 +69,7 @@ fn together(parts: &[Part<'_>], why: &str) -> Refusal {
     Refusal::new(
         format!("harnesses {} cannot be in one container: {why}", names.join(", ")),
         format!(
-            "give them the same secret or other ones (--annotation {}=NAME,NAME), or leave one of them out",
+            "give them the same secret or other ones (--annotation \"{}=NAME NAME\"), or leave one of them out",
             annotation::SECRETS
         ),
     )
