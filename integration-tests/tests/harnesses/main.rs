@@ -12,6 +12,7 @@ mod google;
 mod instructions;
 mod mistral;
 mod providers;
+mod several;
 mod shopify;
 mod terminals;
 mod tool;

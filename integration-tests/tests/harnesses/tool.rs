@@ -70,6 +70,7 @@ impl Tool {
         self.assert_arrived(stand.secrets.value(self.secret));
         let found = stand.hunt(&container, &stand.secrets.all()).unwrap();
         assert!(found.is_empty(), "{}: {found:?}", self.harness);
+        self.assert_described();
         // Not `println`, which the test's harness keeps to itself.
         let line = format!(
             "proof: {:<13} {} {:?}; nothing found inside\n",
@@ -78,6 +79,23 @@ impl Tool {
             self.answer
         );
         std::io::stdout().write_all(line.as_bytes()).unwrap();
+    }
+
+    /// That its descriptor says that it was run with the version that is run here.
+    fn assert_described(&self) {
+        let shown =
+            stand().operator(&["harness", "show", "--json", self.harness]).unwrap().success().unwrap();
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        let package = self.version();
+        let proven = shown["proven"].as_array().unwrap().iter().filter_map(|version| version.as_str());
+        let known = proven.map(|version| {
+            package.ends_with(&format!("@{version}")) || package.ends_with(&format!("=={version}"))
+        });
+        assert!(
+            self.needs.is_empty() || known.into_iter().any(|known| known),
+            "{package} is not in {}",
+            shown["proven"]
+        );
     }
 
     /// Starts its terminal interface in a directory with instructions of a project, and waits until it shows `ready` without
