@@ -25,7 +25,7 @@ pub mod pattern;
 pub mod request;
 
 pub use annotation::AnnotationError;
-pub use ceiling::{Asked, Beyond, Ceiling};
+pub use ceiling::{Asked, Beyond, Ceiling, Log};
 pub use condition::Conditions;
 pub use decide::{PolicySet, Verdict};
 pub use document::DocumentError;

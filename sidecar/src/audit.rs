@@ -1,6 +1,7 @@
 //! One JSON line for each request, or for each connection that never became one. Names of secrets, never a value.
 
 mod lines;
+mod recent;
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -148,6 +149,11 @@ impl Audit {
     /// What the lines so far say of secrets.
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
+    }
+
+    /// Lines of this run from number `from` on, as far as they are kept.
+    pub fn since(&self, from: u64) -> understudy_control::Lines {
+        self.lines.since(from)
     }
 
     /// Sees to it that one whole line is written, now or with others of this moment.

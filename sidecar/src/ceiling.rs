@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use understudy_control::annotation::KNOWN;
-use understudy_control::{Prepare, Refusal};
-use understudy_policies::{Asked, Ceiling, PolicySet};
+use understudy_control::{ManagedFile, Prepare, Refusal};
+use understudy_policies::annotation::OPERATOR;
+use understudy_policies::{Asked, Ceiling, Log, Policy, PolicySet, Rule};
 
 use crate::credentials::{Rights, Terms};
+use crate::operator::Mode;
 
 /// The user's; a missing file limits nothing.
 pub fn load(path: &Path) -> Result<Ceiling> {
@@ -27,10 +29,14 @@ pub fn load(path: &Path) -> Result<Ceiling> {
 /// # Errors
 /// The first thing in them that goes beyond a ceiling.
 pub fn apply(terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Refusal> {
-    let rights = Rights { policy: Arc::clone(&terms.policy), grants: Arc::clone(&terms.grants) };
-    let Rights { policy, grants } = limit(rights, &terms.harness, prepare, own)?;
+    let (policy, grants) = (Arc::clone(&terms.policy), Arc::clone(&terms.grants));
+    let rights = Rights { policy, grants, mode: terms.mode };
+    let Rights { policy, grants, mode } = limit(rights, &terms.harness, prepare, own)?;
     let mut notes = terms.notes;
     notes.extend(open(&policy).map(|name| format!("policy `{name}` allows every public host")));
+    if mode == Mode::Log {
+        notes.push("mode `log`: every public host is allowed, and recorded".to_owned());
+    }
     Ok(Terms { policy, grants, notes, ..terms })
 }
 
@@ -51,8 +57,11 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
         check(&managed, prepare, harness, &rights, "managed rule", |place| {
             format!("leave it out, or ask the administrator of this machine to change {place}")
         })?;
+        may_log(&rights, managed.log().unwrap_or(Log::WithSecrets), &file.path)?;
         policies.extend(managed.denials().map(Arc::new));
     }
+    // As with an open policy: the annotation can be a stranger's.
+    may_log(&rights, own.log().unwrap_or_default(), "ceiling.toml")?;
     if let Some(open) = open(&rights.policy).find(|name| !own.permits_open(name)) {
         // A compose file of a stranger's can name it, too.
         return Err(Refusal::new(
@@ -71,6 +80,73 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
     Ok(rights)
 }
 
+/// In mode `log`, a container that was talked into it can send what it likes where it likes.
+fn may_log(rights: &Rights, said: Log, file: &str) -> Result<(), Refusal> {
+    if rights.mode != Mode::Log {
+        return Ok(());
+    }
+    let secrets = rights.grants.names();
+    let (what, needed) = match said {
+        Log::WithSecrets => return Ok(()),
+        Log::WithoutSecrets if secrets.is_empty() => return Ok(()),
+        Log::WithoutSecrets | Log::Never if !secrets.is_empty() => (
+            format!(
+                "mode `log` allows every public host to a container that is given `{}`",
+                secrets.join("`, `")
+            ),
+            "with-secrets",
+        ),
+        Log::WithoutSecrets | Log::Never => {
+            ("mode `log` allows every public host".to_owned(), "without-secrets")
+        }
+    };
+    Err(Refusal::new(
+        format!("{what}, which needs a second word"),
+        format!(
+            "write `modes.log = \"{needed}\"` into {file}, if that is what you want; or use understudy.mode=ask"
+        ),
+    ))
+}
+
+/// The same rights with rules that the operator decided on, but for those that go beyond a ceiling now.
+#[must_use]
+pub fn with_decided(
+    mut rights: Rights,
+    decided: Vec<Rule>,
+    managed: &[ManagedFile],
+    own: &Ceiling,
+) -> Rights {
+    let within: Vec<Rule> =
+        decided.into_iter().filter(|rule| may_decide(rule, managed, own).is_ok()).collect();
+    if !within.is_empty() {
+        let mut policies = rights.policy.policies().to_vec();
+        policies.push(Arc::new(Policy::new(OPERATOR, within)));
+        rights.policy = Arc::new(PolicySet::combine(policies));
+    }
+    rights
+}
+
+/// Whether an operator may decide so.
+///
+/// # Errors
+/// The ceiling that it goes beyond.
+pub fn may_decide(rule: &Rule, managed: &[ManagedFile], own: &Ceiling) -> Result<(), Refusal> {
+    let policy = Policy::new(OPERATOR, vec![rule.clone()]);
+    for file in managed {
+        let managed = Ceiling::parse("managed", &file.path, &file.text, &KNOWN).map_err(|error| {
+            Refusal::new(error.to_string(), "the administrator of this machine must mend it")
+        })?;
+        managed.check_hosts(&policy).map_err(|beyond| {
+            Refusal::new(
+                beyond.to_string(),
+                format!("ask the administrator of this machine to change {}", beyond.place),
+            )
+        })?;
+    }
+    own.check_hosts(&policy)
+        .map_err(|beyond| Refusal::new(beyond.to_string(), format!("change {}", beyond.place)))
+}
+
 fn check(
     ceiling: &Ceiling,
     prepare: &Prepare,
@@ -82,7 +158,7 @@ fn check(
     let annotations: Vec<&str> = prepare.annotations.keys().map(String::as_str).collect();
     let secrets = rights.grants.names();
     let asked = Asked { annotations: &annotations, harness, policy: &rights.policy, secrets: &secrets };
-    ceiling.check(&asked).map_err(|beyond| {
+    ceiling.check(&asked).and_then(|()| ceiling.check_mode(rights.mode.name())).map_err(|beyond| {
         let reason = format!("{} goes beyond {whose} `{}` ({})", beyond.what, beyond.rule, beyond.place);
         Refusal::new(reason, remedy(&beyond.place))
     })
@@ -92,8 +168,8 @@ fn check(
 mod tests {
     use std::collections::BTreeMap;
 
-    use understudy_control::{ManagedFile, Placement, User, annotation};
-    use understudy_policies::{Policy, Verdict};
+    use understudy_control::{Placement, User, annotation};
+    use understudy_policies::Verdict;
 
     use super::*;
     use crate::credentials::Grants;
@@ -117,6 +193,7 @@ mod tests {
         let terms = Terms {
             harness: "generic".to_owned(),
             policy: Arc::new(PolicySet::combine(vec![Arc::new(policy)])),
+            mode: Mode::Deny,
             grants: Arc::new(Grants::default()),
             asked: crate::credentials::Asked::new(&prepare, "generic", Grants::default()),
             env: Vec::new(),

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, watch};
 use understudy_control::ContainerId;
-use understudy_policies::PolicySet;
 
-use crate::credentials::{Grants, Rights};
+use crate::credentials::Rights;
 use crate::dns::SyntheticNames;
 use crate::proxy::HELD_AT_ONCE;
 
@@ -48,12 +47,11 @@ impl Container {
         id: ContainerId,
         name: Option<String>,
         harness: String,
-        policy: Arc<PolicySet>,
-        grants: Arc<Grants>,
+        rights: Rights,
         names: SyntheticNames,
         notes: Vec<String>,
     ) -> Self {
-        let (counters, rights) = (Counters::default(), ArcSwap::from_pointee(Rights { policy, grants }));
+        let (counters, rights) = (Counters::default(), ArcSwap::from_pointee(rights));
         let held_bodies = Arc::new(Semaphore::new(HELD_AT_ONCE));
         let revoked = watch::channel(false).0;
         Self { id, name, harness, rights, names, notes, counters, held_bodies, revoked }

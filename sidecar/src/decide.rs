@@ -85,14 +85,15 @@ pub fn decide(policy: &PolicySet, request: &Request<'_>) -> Result<Permit, Denia
     Err(Denial { reason, policy: policy.label().to_owned(), rule, remedy })
 }
 
-/// Both ways to allow it: for one container, and for good.
+/// Every way to allow it: for a container that runs, for one that is started, and for good.
 fn allow(host: &HostName, port: u16) -> String {
     let (suffix, key) = match port {
         443 => (String::new(), String::new()),
         _ => (format!(":{port}"), format!(", port = {port}")),
     };
     format!(
-        "start the container with --annotation understudy.allow={host}{suffix}, or add to a policy: [[allow]] host = \"{host}\"{key}"
+        "run `understudy allow {host}{suffix} --container NAME`, start the container with --annotation \
+         understudy.allow={host}{suffix}, or add to a policy: [[allow]] host = \"{host}\"{key}"
     )
 }
 
@@ -132,7 +133,7 @@ mod tests {
                 Reason::HostNotAllowed,
                 "[[allow]] host = \"b.example\", port = 80",
             ),
-            (vec![web()], "a.example", 22, Reason::PortNotAllowed, "use port 443 or 8443, or start"),
+            (vec![web()], "a.example", 22, Reason::PortNotAllowed, "use port 443 or 8443, or run"),
             (vec![web()], "no.example", 443, Reason::DeniedByRule, "web.toml:5 (uploads)"),
             (vec![web(), broken], "a.example", 443, Reason::PolicyFailed, "broken.toml:1:1: no"),
             (vec![], "a.example", 443, Reason::HostNotAllowed, "understudy.allow=a.example"),
@@ -151,8 +152,8 @@ mod tests {
         let set = PolicySet::combine(vec![Arc::new(Policy::parse("api", "api.toml", text).unwrap())]);
         let host = "api.example".parse().unwrap();
         for (method, target, reason, said) in [
-            ("POST", "/v1/a", Reason::MethodNotAllowed, "use GET, or start"),
-            ("GET", "/v2/a", Reason::PathNotAllowed, "`repos` at api.toml:2, or start"),
+            ("POST", "/v1/a", Reason::MethodNotAllowed, "use GET, or run"),
+            ("GET", "/v2/a", Reason::PathNotAllowed, "`repos` at api.toml:2, or run"),
             ("GET", "/v1//a", Reason::PathAmbiguous, "an empty segment (`//`): write it in its plain form"),
         ] {
             let denial = decide(&set, &Request::new(&host, 443, method, target)).unwrap_err();

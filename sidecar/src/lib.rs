@@ -14,6 +14,7 @@ pub mod decide;
 pub mod dns;
 pub mod explain;
 pub mod harden;
+pub mod operator;
 pub mod policy_files;
 pub mod proxy;
 pub mod reason;

@@ -17,6 +17,7 @@ use crate::attach::descriptors::Sockets;
 use crate::attach::registry::{Registry, RegistryParts};
 use crate::attach::revocations::Revocations;
 use crate::audit::Audit;
+use crate::ceiling;
 use crate::config::{Directories, Settings};
 use crate::configuration::{Live, Remember};
 use crate::connection::{self, Redirected};
@@ -28,6 +29,8 @@ use crate::current::Current;
 use crate::dns::Resolver;
 use crate::dns::serve::DnsService;
 use crate::harden;
+use crate::operator::questions::QuestionLimits;
+use crate::operator::{Decisions, Questions, decisions};
 use crate::proxy::{Gateway, GatewayParts, Limits, answered};
 use crate::reload::{self, Now, Reloader};
 use crate::tls::{Authority, write_roots};
@@ -106,12 +109,15 @@ fn build(
     let settings = &live.current().settings;
     write_roots(&roots_file, &settings.extra_ca)?;
     let range = settings.synthetic_range;
+    let questions = Questions::new(QuestionLimits::default(), None);
+    let decisions = Arc::new(Decisions::load(&directories.state.join("decisions.json"))?);
     let gateway = Gateway::new(GatewayParts {
         authority,
         roots_file,
         vault: live.vault().clone(),
         resolver: resolver.clone(),
         audit: audit.clone(),
+        questions: Arc::clone(&questions),
         original_destination: Arc::new(Redirected),
         limits: Limits::default(),
         workers,
@@ -120,12 +126,22 @@ fn build(
     let probe = std::net::UdpSocket::bind("127.0.0.1:0").context("loopback in the sidecar's own network")?;
     let own_cookie = understudy_control::sys::netns_cookie(&probe)
         .context("SO_NETNS_COOKIE (Linux 5.14 or later is needed)")?;
-    let [terms, rights, problems] = [live, live, live].map(Arc::clone);
+    let [terms, rights, problems, limits] = [live, live, live, live].map(Arc::clone);
+    let (decided, lines) = (Arc::clone(&decisions), audit.clone());
     let (vault, ledger) = (live.vault().clone(), Arc::clone(audit.ledger()));
     let (runtime, audit, serving) = (Handle::current(), audit.clone(), Arc::clone(&gateway));
     let registry = Registry::new(RegistryParts {
         decide_terms: Box::new(move |prepare| terms.current().terms(prepare)),
-        decide_rights: Box::new(move |asked| rights.current().rights(asked)),
+        decide_rights: Box::new(move |asked| {
+            let decided = decided.rules(&asked.prepare.id, decisions::now());
+            rights.current().rights(asked, decided)
+        }),
+        may_decide: Box::new(move |rule, managed| {
+            ceiling::may_decide(rule, managed, &limits.current().ceiling)
+        }),
+        decisions,
+        questions,
+        lines: Box::new(move |from| lines.since(from)),
         start: Box::new(move |container, sockets| {
             let _context = runtime.enter();
             start(&container, sockets, &serving, &audit)

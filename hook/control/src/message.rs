@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Attach, ContainerId, ImageId, SecretStatus, Status};
+use crate::{Attach, ContainerId, Decide, DecisionStatus, ImageId, Lines, SecretStatus, Status};
 
 /// The protocol's version; hook and sidecar of different versions refuse each other.
 pub const VERSION: u32 = 1;
@@ -60,6 +60,12 @@ pub enum Request {
     Secrets,
     /// Ends a container's connections and grants; `container` is an id, a unique prefix of one, or a name.
     Revoke { container: String },
+    /// Answered by `Decided`, or by `Done` if it was for once.
+    Decide(Decide),
+    /// Takes a decision back. Answered by `Decided`.
+    Withdraw { number: u64 },
+    /// Audit lines from this number on. Answered by `Lines`.
+    Lines { from: u64 },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +75,8 @@ pub enum Reply {
     Done,
     Status(Status),
     Secrets(Vec<SecretStatus>),
+    Decided(DecisionStatus),
+    Lines(Lines),
     Refused(Refusal),
 }
 

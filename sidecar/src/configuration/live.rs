@@ -358,7 +358,7 @@ mod tests {
         };
         let asked = crate::credentials::Asked::new(&prepare, "claude-code", ["a"].into_iter().collect());
         let now = || {
-            let rights = live.current().rights(&asked);
+            let rights = live.current().rights(&asked, Vec::new());
             (rights.policy.decide(&"a.example".parse().unwrap(), 443), rights.grants.names())
         };
         assert!(matches!(now(), (Verdict::Allowed { .. }, grants) if grants == ["a"]));

@@ -10,11 +10,14 @@ use understudy_policies::{Policies, Policy, PolicySet};
 use super::grants::Grants;
 use super::terms;
 use super::vault::Vault;
+use crate::operator::Mode;
 
 #[derive(Debug, Clone, Default)]
 pub struct Rights {
     pub policy: Arc<PolicySet>,
     pub grants: Arc<Grants>,
+    /// What becomes of a host that no rule is about.
+    pub mode: Mode,
 }
 
 /// What a container asked for and was given when it started.
@@ -31,7 +34,7 @@ impl Rights {
     pub fn none(asked: &Asked, why: String) -> Self {
         let named = asked.annotation(annotation::POLICY).unwrap_or(&asked.harness);
         let policy = PolicySet::combine(vec![Arc::new(Policy::failed(named, why))]);
-        Self { policy: Arc::new(policy), grants: Arc::default() }
+        Self { policy: Arc::new(policy), grants: Arc::default(), mode: Mode::Deny }
     }
 }
 
@@ -52,7 +55,8 @@ impl Asked {
 pub fn rights(asked: &Asked, harnesses: &Harnesses, policies: &Policies, vault: &Vault) -> Rights {
     let policy = terms::harness(harnesses, Some(&asked.harness)).and_then(|harness| {
         let (named, allowed) = (asked.annotation(annotation::POLICY), asked.annotation(annotation::ALLOW));
-        terms::policy(harness, policies, named, allowed)
+        let policy = terms::policy(harness, policies, named, allowed)?;
+        Ok((policy, Mode::of(asked.annotation(annotation::MODE))?))
     });
     let still = |name: &String| {
         vault.secret(name).is_some_and(|secret| {
@@ -60,7 +64,8 @@ pub fn rights(asked: &Asked, harnesses: &Harnesses, policies: &Policies, vault: 
         })
     };
     match policy {
-        Ok(policy) => Rights {
+        Ok((policy, mode)) => Rights {
+            mode,
             policy: Arc::new(policy),
             grants: Arc::new(asked.granted.names().into_iter().filter(still).collect()),
         },

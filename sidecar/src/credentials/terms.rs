@@ -13,6 +13,7 @@ use understudy_policies::{Policies, Policy, PolicySet, builtin, document::closes
 use super::grants::{self, Choice, Grants};
 use super::rights::Asked;
 use super::vault::Vault;
+use crate::operator::Mode;
 
 /// The harness of a container that names none.
 const DEFAULT_HARNESS: &str = "generic";
@@ -22,6 +23,7 @@ pub struct Terms {
     /// The harness's name.
     pub harness: String,
     pub policy: Arc<PolicySet>,
+    pub mode: Mode,
     pub grants: Arc<Grants>,
     /// What policy and grants are decided from again when the configuration changes.
     pub asked: Asked,
@@ -43,6 +45,7 @@ pub fn terms(
     let asked = |key: &str| prepare.annotations.get(key).map(String::as_str);
     let harness = harness(harnesses, asked(annotation::HARNESS))?;
     let policy = policy(harness, policies, asked(annotation::POLICY), asked(annotation::ALLOW))?;
+    let mode = Mode::of(asked(annotation::MODE))?;
     let choice = grants::choose(vault, harness, prepare.image.as_ref(), asked(annotation::SECRETS))?;
     let mut notes = choice.notes.clone();
     notes.extend(failed_policies(&policy));
@@ -52,6 +55,7 @@ pub fn terms(
     Ok(Terms {
         harness: harness.name.clone(),
         policy: Arc::new(policy),
+        mode,
         grants: Arc::new(choice.grants()),
         asked: Asked::new(prepare, &harness.name, choice.grants()),
         placement: placement(harness, &choice)?,

@@ -26,6 +26,7 @@ use crate::audit::Audit;
 use crate::credentials::Vault;
 use crate::current::Current;
 use crate::dns::Resolver;
+use crate::operator::Questions;
 use crate::reason::Reason;
 
 /// How long an idle upstream connection is kept.
@@ -40,6 +41,7 @@ pub(super) struct Engine {
     pub(super) vault: Current<Vault>,
     pub(super) resolver: Current<Resolver>,
     pub(super) audit: Audit,
+    pub(super) questions: Arc<Questions>,
     pub(super) connect: Duration,
     /// Under way at once, of one container.
     pub(super) requests: u64,

@@ -16,6 +16,7 @@ use crate::connection::OriginalDestination;
 use crate::credentials::Vault;
 use crate::current::Current;
 use crate::dns::Resolver;
+use crate::operator::Questions;
 use crate::tls::roots::read_roots;
 use crate::tls::{Authority, Leaves, RootsError};
 use crate::workers::Workers;
@@ -28,6 +29,8 @@ pub struct GatewayParts {
     pub vault: Current<Vault>,
     pub resolver: Current<Resolver>,
     pub audit: Audit,
+    /// Where requests wait for a person.
+    pub questions: Arc<Questions>,
     /// [`crate::connection::Redirected`] outside of tests.
     pub original_destination: Arc<dyn OriginalDestination>,
     pub limits: Limits,
@@ -97,6 +100,7 @@ impl Gateway {
             vault: parts.vault,
             resolver: parts.resolver,
             audit: parts.audit.clone(),
+            questions: parts.questions,
             connect: parts.limits.connect,
             requests: parts.limits.requests,
             hasher: std::hash::RandomState::new(),

@@ -17,8 +17,8 @@ use super::request::{Head, Target, target, written};
 use super::searches::Searches;
 use crate::connection::Standing;
 use crate::credentials::{CredentialDenial, RequestHead, Swaps, examine, examine_body, fields};
-use crate::decide::decide;
 use crate::dns::Upstream;
+use crate::operator;
 use crate::reason::Reason;
 
 impl Engine {
@@ -49,12 +49,16 @@ impl Engine {
             })?;
         exchange.entry(|entry| entry.host = Some(target.host.to_string()));
 
-        let rights = container.rights();
         let asked = Request::new(&target.host, downstream.port, method.as_str(), target.path.as_str());
-        let permit = decide(&rights.policy, &asked).map_err(|denial| {
+        let permit = operator::permit(&self.questions, container, &asked).await.map_err(|denial| {
             exchange.entry(|entry| entry.rule = denial.rule);
             Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
         })?;
+        // It may have waited.
+        if container.is_revoked() {
+            return Err(exchange.refuse(Reason::Revoked));
+        }
+        let rights = container.rights();
         if downstream.identity.standing != Standing::LookedUp {
             // Policy changed since the lookup: the sink stands for no name, so this one must be looked up again.
             let detail = Some("look the name up again".to_owned());

@@ -4,6 +4,7 @@
 // Helpers of tests, too: a fault in one is a failed test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod ask;
 mod audit;
 mod bodies;
 mod client;

@@ -96,7 +96,7 @@ async fn a_grant_that_is_withdrawn_is_gone_at_the_next_request_of_an_open_connec
         assert_eq!(reason(&mut client, STAND_IN).await, None);
         let policy = Arc::clone(&world.container.rights().policy);
         let granted = world.container.rights();
-        world.container.set_rights(Rights { policy, grants: Arc::default() });
+        world.container.set_rights(Rights { policy, ..Rights::default() });
         assert_eq!(reason(&mut client, STAND_IN).await.unwrap(), "credential-not-granted");
         world.container.set_rights(Rights::clone(&granted));
         assert_eq!(reason(&mut client, STAND_IN).await, None);
@@ -118,7 +118,7 @@ async fn a_policy_that_changes_holds_at_the_next_request_of_an_open_connection()
     ] {
         let policy = Arc::new(Policy::parse("web", "web.toml", &rules).unwrap());
         let policy = Arc::new(PolicySet::combine(vec![policy]));
-        world.container.set_rights(Rights { policy, grants: Arc::clone(&grants) });
+        world.container.set_rights(Rights { policy, grants: Arc::clone(&grants), ..Rights::default() });
         assert_eq!(client.get("/hello").await.0.status, status, "{rules}");
     }
     let lines = world.audit(4).await;

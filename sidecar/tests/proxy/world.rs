@@ -11,9 +11,11 @@ use tokio::runtime::Handle;
 use understudy::audit::Audit;
 use understudy::connection::{self, OriginalDestination};
 use understudy::container::Container;
-use understudy::credentials::{Catalogue, Grants, InstallationKey, Vault, declaration, grants};
+use understudy::credentials::{Catalogue, Grants, InstallationKey, Rights, Vault, declaration, grants};
 use understudy::current::Current;
 use understudy::dns::{PinnedAddress, Resolver, SyntheticNames, SyntheticRange};
+use understudy::operator::Questions;
+use understudy::operator::questions::QuestionLimits;
 use understudy::proxy::{Gateway, GatewayParts, Limits};
 use understudy::tls::{Authority, write_roots};
 use understudy::workers::Workers;
@@ -50,6 +52,7 @@ pub(crate) struct World {
     pub(crate) container: Arc<Container>,
     pub(crate) listener: SocketAddr,
     pub(crate) gateway: Arc<Gateway>,
+    pub(crate) questions: Arc<Questions>,
     pub(crate) authority_pem: String,
     pub(crate) vault: Current<Vault>,
     stated: Arc<Stated>,
@@ -61,6 +64,7 @@ pub(crate) struct Options {
     pub(crate) protocols: Protocols,
     pub(crate) trusted: bool,
     pub(crate) limits: Limits,
+    pub(crate) questions: QuestionLimits,
     /// Beside the test's own runtime.
     pub(crate) workers: Vec<Handle>,
     /// Addresses of the upstream's host, in the order to be tried.
@@ -75,6 +79,7 @@ impl Default for Options {
             protocols: Protocols::Both,
             trusted: true,
             limits: Limits::default(),
+            questions: QuestionLimits::default(),
             workers: Vec::new(),
             addresses: vec![[127, 0, 0, 1].into()],
             provider: BEARER,
@@ -112,12 +117,14 @@ impl World {
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
         let resolver = Resolver::new(pins, &[nobody], SyntheticRange::default()).unwrap();
         let vault = Current::from(vault(REAL, &declared(options.provider)));
+        let questions = Questions::new(options.questions, None);
         let gateway = Gateway::new(GatewayParts {
             authority,
             roots_file,
             vault: vault.clone(),
             resolver: resolver.into(),
             audit: Audit::new(Sink(Arc::clone(&audit)), vault.clone()),
+            questions: Arc::clone(&questions),
             original_destination: Arc::clone(&stated) as Arc<dyn OriginalDestination>,
             limits: options.limits,
             workers: Workers::new(Handle::current(), options.workers),
@@ -130,6 +137,7 @@ impl World {
             container,
             listener,
             gateway,
+            questions,
             vault,
             authority_pem,
             stated,
@@ -229,7 +237,8 @@ fn container(digit: char, port: u16, vault: &Vault) -> Arc<Container> {
     let id = digit.to_string().repeat(64).parse().unwrap();
     let name = Some(format!("agent-{digit}"));
     let grants = Arc::new(grants_of(vault));
-    Arc::new(Container::new(id, name, "generic".to_owned(), Arc::new(policy), grants, names, Vec::new()))
+    let rights = Rights { policy: Arc::new(policy), grants, ..Rights::default() };
+    Arc::new(Container::new(id, name, "generic".to_owned(), rights, names, Vec::new()))
 }
 
 async fn listen(container: &Arc<Container>, gateway: &Arc<Gateway>) -> SocketAddr {

@@ -1,0 +1,88 @@
+//! What an operator decides while containers run: `decisions` about hosts, which last; `questions` of requests that wait;
+//! `mode`, what becomes of a host that no rule is about.
+
+pub mod decisions;
+pub mod mode;
+pub mod questions;
+
+pub use decisions::Decisions;
+pub use mode::Mode;
+pub use questions::Questions;
+
+use std::sync::Arc;
+
+use understudy_policies::annotation::OPERATOR;
+use understudy_policies::{Effect, HostPattern, Policy, PolicySet, Ports, Request, Rule};
+
+use crate::container::Container;
+use crate::decide::{Denial, Permit, decide};
+use crate::reason::Reason;
+use questions::Heard;
+
+/// Decides, and waits for a person where the container's mode says so and no rule is about the host.
+pub async fn permit(
+    questions: &Arc<Questions>,
+    container: &Container,
+    request: &Request<'_>,
+) -> Result<Permit, Denial> {
+    let rights = container.rights();
+    let denial = match decide(&rights.policy, request) {
+        Err(denial) if is_unlisted(denial.reason) => denial,
+        decided => return decided,
+    };
+    let asks = matches!(denial.reason, Reason::HostNotAllowed | Reason::PortNotAllowed);
+    match rights.mode {
+        Mode::Log => decide(&with(&rights.policy, request, "mode log"), request),
+        Mode::Ask if asks => wait(questions, container, request, denial).await,
+        Mode::Ask | Mode::Deny => Err(denial),
+    }
+}
+
+async fn wait(
+    questions: &Arc<Questions>,
+    container: &Container,
+    request: &Request<'_>,
+    denial: Denial,
+) -> Result<Permit, Denial> {
+    let unheard = |why: String| Denial { remedy: format!("{why}; {}", denial.remedy), ..denial.clone() };
+    let mut question =
+        questions.ask(container, request.host, request.port).map_err(|why| unheard(why.to_string()))?;
+    loop {
+        match question.hear().await {
+            Heard::Nothing => {
+                return Err(unheard(format!(
+                    "the operator was asked, and did not answer within {} s",
+                    questions.patience()
+                )));
+            }
+            Heard::AllowedOnce => {
+                return decide(&with(&container.rights().policy, request, "operator, once"), request);
+            }
+            Heard::DeniedOnce => return Err(unheard("the operator was asked, and said no".to_owned())),
+            Heard::Changed => match decide(&container.rights().policy, request) {
+                Err(denial) if is_unlisted(denial.reason) => {}
+                decided => return decided,
+            },
+        }
+    }
+}
+
+/// No rule is about it, and none forbids it.
+fn is_unlisted(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::HostNotAllowed | Reason::PortNotAllowed | Reason::MethodNotAllowed | Reason::PathNotAllowed
+    )
+}
+
+/// The same policies and one rule more. What they deny stays denied.
+fn with(policy: &PolicySet, request: &Request<'_>, place: &str) -> PolicySet {
+    let host = HostPattern::Exact(request.host.clone());
+    let rule = Rule::new(Effect::Allow, vec![host], Ports::These(vec![request.port]), place);
+    let mut policies = policy.policies().to_vec();
+    policies.push(Policy::new(OPERATOR, vec![rule]).into());
+    PolicySet::combine(policies)
+}
+
+#[cfg(test)]
+mod tests;
