@@ -23,6 +23,7 @@ mod parse;
 pub mod path;
 pub mod pattern;
 pub mod request;
+mod show;
 
 pub use annotation::AnnotationError;
 pub use ceiling::{Asked, Beyond, Ceiling, Log};

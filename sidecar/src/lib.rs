@@ -23,4 +23,5 @@ pub mod secrets;
 pub mod serve;
 pub mod status;
 pub mod tls;
+pub mod trail;
 pub mod workers;
