@@ -22,6 +22,7 @@ test: packages ## all tests but the long ones, on crun and runc
 
 .PHONY: test-all
 test-all: test test-bed ## all tests, the long ones, fuzzing and the test bed included
+	integration-tests/images/build clients
 	TESTS=long $(MACHINE)/run-tests crun
 	integration-tests/fuzz/run 60
 

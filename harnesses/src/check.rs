@@ -8,19 +8,29 @@ pub(crate) fn descriptor(descriptor: &Descriptor) -> Result<(), String> {
     if descriptor.harness_only.contains(&Purpose::Telemetry) {
         return Err("`harness-only` must not contain `telemetry`: it is never allowed by default".to_owned());
     }
+    match (&descriptor.unproven, descriptor.proven.as_slice()) {
+        (None, []) => return Err("`proven` names no version, so `unproven` must say why".to_owned()),
+        (Some(_), [_, ..]) => return Err("`unproven` is for a descriptor whose `proven` is empty".to_owned()),
+        _ => {}
+    }
     privacy(descriptor)?;
     let known = Purpose::ALL.iter().flat_map(|purpose| descriptor.hosts.of(*purpose));
     let known: Vec<_> = known.map(|pattern| &pattern.0).collect();
     for login in &descriptor.logins {
-        if !known.iter().any(|pattern| pattern.matches(&login.host)) {
-            return Err(format!("login `{}`: `host` `{}` is in none of `[hosts]`", login.name, login.host));
+        let mut known = known.iter().copied().chain(login.hosts.iter().map(|pattern| &pattern.0));
+        if !known.any(|pattern| pattern.matches(&login.host)) {
+            return Err(format!(
+                "login `{}`: `host` `{}` is in none of `[hosts]`, nor in its own `hosts`",
+                login.name, login.host
+            ));
         }
         if login.env.is_empty() && login.files.is_empty() {
             return Err(format!("login `{}` has neither `env` nor a file, so it gives nothing", login.name));
         }
     }
     let login_files = descriptor.logins.iter().flat_map(|login| &login.files);
-    for file in descriptor.files.iter().chain(login_files) {
+    let level_files = descriptor.privacy.levels.values().flat_map(|level| &level.files);
+    for file in descriptor.files.iter().chain(level_files.clone()).chain(login_files) {
         path(&file.path)?;
         if file.mode & !0o777 != 0 {
             return Err(format!(
@@ -33,15 +43,30 @@ pub(crate) fn descriptor(descriptor: &Descriptor) -> Result<(), String> {
                 .json_object()
                 .map_err(|error| format!("file `{}`: `content`: {error}", file.path))?;
         }
+        if matches!(file.write, Write::MergeEnv) {
+            let lines = file.content.source().lines();
+            for line in lines {
+                let key = line.split_once('=').map_or(line, |(key, _)| key);
+                variable(key).map_err(|error| format!("file `{}`: `content`: {error}", file.path))?;
+            }
+        }
     }
-    if let Some(file) = descriptor.files.iter().find(|file| file.content.needs_stand_in()) {
+    if let Some(file) = descriptor.files.iter().chain(level_files).find(|file| file.content.needs_stand_in())
+    {
         return Err(format!("file `{}`: a stand-in can be placed by a `[[login.file]]` only", file.path));
     }
     for file in &descriptor.login_files {
         path(&file.path)?;
-        if let Some(pointer) = file.pointers.iter().find(|pointer| !pointer.starts_with('/')) {
-            return Err(format!("login file `{}`: JSON pointer `{pointer}` must start with `/`", file.path));
+        if let Some(pointer) = file.pointers.iter().find(|pointer| !is_pointer(pointer)) {
+            return Err(format!(
+                "login file `{}`: `{pointer}` is neither a JSON pointer, which starts with `/`, nor `env:KEY`, \
+                 `yaml:KEY` or `url`",
+                file.path
+            ));
         }
+    }
+    for file in &descriptor.instructions {
+        path(file)?;
     }
     let traps = descriptor.traps.iter().chain(descriptor.logins.iter().flat_map(|login| &login.traps));
     let levels = descriptor.privacy.levels.values().flat_map(|level| level.env.keys());
@@ -50,10 +75,23 @@ pub(crate) fn descriptor(descriptor: &Descriptor) -> Result<(), String> {
     always.chain(levels).chain(logins).chain(traps.map(|trap| &trap.env)).try_for_each(|name| variable(name))
 }
 
+fn is_pointer(text: &str) -> bool {
+    let yaml =
+        |key: &str| !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+    text == "url"
+        || text.starts_with('/')
+        || text.strip_prefix("env:").is_some_and(|key| variable(key).is_ok())
+        || text.strip_prefix("yaml:").is_some_and(yaml)
+}
+
 fn privacy(descriptor: &Descriptor) -> Result<(), String> {
-    let levels = &descriptor.privacy.levels;
-    if !levels.contains_key(&descriptor.privacy.default) {
-        return Err(format!("privacy: there is no level `{}`, the default", descriptor.privacy.default));
+    let (default, levels) = (&descriptor.privacy.default, &descriptor.privacy.levels);
+    let Some(level) = levels.get(default) else {
+        return Err(format!("privacy: there is no level `{default}`, the default"));
+    };
+    let base = level.extends.as_ref().and_then(|base| levels.get(base));
+    if [Some(level), base].into_iter().flatten().any(|level| level.hosts.contains(&Purpose::Telemetry)) {
+        return Err(format!("privacy level `{default}`, the default, must not have `telemetry` in `hosts`"));
     }
     for (name, level) in levels {
         let Some(base) = &level.extends else { continue };

@@ -15,6 +15,11 @@ pub struct Descriptor {
     pub description: String,
     /// Versions of the program that were run with this descriptor.
     pub proven: Vec<String>,
+    /// Why there are none; given if, and only if, there are none.
+    pub unproven: Option<String>,
+    /// A command that asks the program for one short answer, without a terminal.
+    #[serde(default)]
+    pub smoke: Vec<String>,
     /// The purposes whose hosts the policy `harness-only` allows.
     pub harness_only: Vec<Purpose>,
     /// Variables that are set whatever the login and the privacy level.
@@ -35,6 +40,10 @@ pub struct Descriptor {
     /// Files that must not hold a real credential.
     #[serde(default, rename = "login-file")]
     pub login_files: Vec<LoginFile>,
+    /// Text files that the program reads in every directory, beside the project's own; instructions become a block of
+    /// each. Absolute, or `~/…`.
+    #[serde(default)]
+    pub instructions: Vec<String>,
 }
 
 /// Host names of the program, by what it wants from them.
@@ -76,6 +85,10 @@ pub struct Login {
     pub kind: SecretKind,
     /// The host that a fitting secret is bound to.
     pub host: HostName,
+    /// Hosts that the policy `harness-only` allows to a container with this login alone: for a program that can talk to
+    /// one of several services.
+    #[serde(default)]
+    pub hosts: Vec<Pattern>,
     #[serde(default)]
     pub env: BTreeMap<String, Template>,
     #[serde(default, rename = "file")]
@@ -126,10 +139,15 @@ pub struct Privacy {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Level {
-    /// Another level, whose variables are set too.
+    /// Another level, whose variables are set and whose hosts are allowed, too.
     pub extends: Option<String>,
+    /// Purposes whose hosts `harness-only` allows at this level beside those that it always does.
+    #[serde(default)]
+    pub hosts: Vec<Purpose>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    #[serde(default, rename = "file")]
+    pub files: Vec<PlacedFile>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -146,16 +164,21 @@ pub struct PlacedFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Write {
+    /// If there is none.
     Create,
     Replace,
+    /// Into the JSON object that is there.
     MergeJson,
+    /// Into the `KEY=value` lines that are there.
+    MergeEnv,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoginFile {
     pub path: String,
-    /// JSON pointers (RFC 6901); a `*` segment stands for every member.
+    /// JSON pointers (RFC 6901), in which a `*` segment stands for every member; in a file that is not JSON `env:KEY` for
+    /// lines `KEY=value`, `yaml:KEY` for lines `KEY: value`, and `url` for lines that are URLs with a password.
     pub pointers: Vec<String>,
 }
 
@@ -167,26 +190,42 @@ impl Descriptor {
         Ok(descriptor)
     }
 
-    /// The hosts that the policy `harness-only` allows.
-    pub fn allowed_hosts(&self) -> impl Iterator<Item = HostPattern> {
-        self.harness_only.iter().flat_map(|purpose| self.hosts.of(*purpose)).map(|pattern| pattern.0.clone())
+    /// The hosts that the policy `harness-only` allows with a login at a privacy level (the default one if none is named,
+    /// or an unknown one).
+    pub fn allowed_hosts<'a>(
+        &'a self,
+        login: Option<&'a Login>,
+        level: Option<&str>,
+    ) -> impl Iterator<Item = HostPattern> + use<'a> {
+        let level = level.filter(|level| self.privacy.levels.contains_key(*level));
+        let of_level = self.privacy(level.unwrap_or(&self.privacy.default)).flat_map(|level| &level.hosts);
+        let purposes = self.harness_only.iter().chain(of_level);
+        let hosts = purposes.flat_map(|purpose| self.hosts.of(*purpose));
+        hosts.chain(login.into_iter().flat_map(|login| &login.hosts)).map(|pattern| pattern.0.clone())
     }
 
-    /// The variables of a privacy level; None if there is no such level.
-    pub fn privacy_env(&self, level: &str) -> Option<BTreeMap<String, String>> {
-        let level = self.privacy.levels.get(level)?;
-        let mut env = match &level.extends {
-            // One step only, as `check` made sure.
-            Some(base) => self.privacy.levels.get(base)?.env.clone(),
-            None => BTreeMap::new(),
-        };
-        env.extend(level.env.clone());
-        Some(env)
+    /// What applies at a privacy level, in this order; nothing if there is no such level.
+    pub fn privacy<'a>(&'a self, level: &str) -> impl Iterator<Item = &'a Level> + use<'a> {
+        let level = self.privacy.levels.get(level);
+        // One step only, as `check` made sure.
+        let base = level.and_then(|level| self.privacy.levels.get(level.extends.as_ref()?));
+        base.into_iter().chain(level)
     }
 }
 
 impl Purpose {
     pub const ALL: [Purpose; 5] = [Self::Api, Self::Login, Self::Telemetry, Self::Updates, Self::Content];
+
+    /// As it is written in files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Api => "api",
+            Self::Login => "login",
+            Self::Telemetry => "telemetry",
+            Self::Updates => "updates",
+            Self::Content => "content",
+        }
+    }
 }
 
 impl Hosts {

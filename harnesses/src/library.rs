@@ -7,9 +7,30 @@ use understudy_policies::document::closest;
 
 use crate::Descriptor;
 
-const BUILT_IN: [(&str, &str, &str); 2] = [
-    ("claude-code", "claude-code.toml (built in)", include_str!("../data/claude-code.toml")),
-    ("generic", "generic.toml (built in)", include_str!("../data/generic.toml")),
+macro_rules! built_in {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, concat!($name, ".toml (built in)"), include_str!(concat!("../data/", $name, ".toml")))),*]
+    };
+}
+
+/// Name, file for messages, text.
+const BUILT_IN: &[(&str, &str, &str)] = &built_in![
+    "aider",
+    "amp",
+    "claude-code",
+    "copilot",
+    "crush",
+    "cursor-agent",
+    "gemini-cli",
+    "generic",
+    "gh",
+    "git",
+    "goose",
+    "mistral-vibe",
+    "opencode",
+    "pi",
+    "qwen-code",
+    "shopify",
 ];
 
 /// By name. A descriptor that cannot be used keeps its name, so that naming it is refused with the reason, and the
@@ -88,8 +109,8 @@ impl Harnesses {
 /// The built-in ones alone.
 impl Default for Harnesses {
     fn default() -> Self {
-        let parse = |(name, file, text): (&str, &str, &str)| (name.to_owned(), parse(name, file, text));
-        Self { by_name: BTreeMap::from(BUILT_IN.map(parse)), stale: BTreeMap::new() }
+        let parse = |&(name, file, text): &(&str, &str, &str)| (name.to_owned(), parse(name, file, text));
+        Self { by_name: BUILT_IN.iter().map(parse).collect(), stale: BTreeMap::new() }
     }
 }
 
@@ -125,27 +146,64 @@ mod tests {
     fn built_in_descriptors_are_well_formed() {
         let harnesses = Harnesses::default();
         assert_eq!(harnesses.problems(), Vec::<String>::new());
-        assert_eq!(harnesses.names().collect::<Vec<_>>(), ["claude-code", "generic"]);
+        assert!(BUILT_IN.iter().map(|(name, ..)| *name).is_sorted());
+        assert_eq!(harnesses.names().count(), BUILT_IN.len());
     }
 
     #[test]
     fn claude_code_has_what_its_users_need() {
         let harnesses = Harnesses::default();
         let claude = harnesses.harness("claude-code").unwrap();
-        let allowed: Vec<String> = claude.allowed_hosts().map(|host| host.to_string()).collect();
-        assert_eq!(allowed, ["api.anthropic.com"]);
+        let allowed =
+            |level| claude.allowed_hosts(None, level).map(|host| host.to_string()).collect::<Vec<_>>();
+        assert_eq!(allowed(None), ["api.anthropic.com"]);
+        assert_eq!(allowed(Some("standard")).len(), 3);
         assert!(!claude.hosts.of(Purpose::Telemetry).is_empty());
         let logins: Vec<_> = claude.logins.iter().map(|login| (login.name.as_str(), login.kind)).collect();
         assert_eq!(logins, [("api-key", SecretKind::ApiKey), ("account-token", SecretKind::Bearer)]);
-        let quiet = claude.privacy_env(&claude.privacy.default).unwrap();
-        assert!(quiet.contains_key("DISABLE_TELEMETRY") && quiet.contains_key("DISABLE_AUTOUPDATER"));
-        assert!(!quiet.contains_key("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"));
-        let strict = claude.privacy_env("strict").unwrap();
-        assert_eq!(strict.len(), quiet.len() + 1);
-        assert_eq!(claude.privacy_env("none"), None);
+        let env = |level| claude.privacy(level).flat_map(|level| level.env.keys()).collect::<Vec<_>>();
+        let remote = env("remote-control");
+        assert!(remote.contains(&&"DISABLE_TELEMETRY".to_owned()) && env("standard").is_empty());
+        assert!(!remote.contains(&&"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC".to_owned()));
+        assert_eq!((env(&claude.privacy.default).len(), env("none").len()), (remote.len() + 1, 0));
         let stand_in = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz";
         let file = claude.logins[0].files[0].content.render_json(stand_in).unwrap();
         assert!(file.contains("\"ghijklmnopqrstuvwxyz\"") && !file.contains("sk-ant"), "{file}");
+    }
+
+    #[test]
+    fn every_agent_has_the_levels_and_says_what_proves_it() {
+        let harnesses = Harnesses::default();
+        for name in harnesses.names() {
+            let harness = harnesses.harness(name).unwrap();
+            assert!(
+                harness.privacy.default == "strict" && harness.privacy.levels.contains_key("standard"),
+                "{name}"
+            );
+            assert_eq!(harness.smoke.is_empty(), name == "generic", "{name}");
+            // What holds no login of the agent's own is nothing that could be found in an image.
+            assert_eq!(harness.login_files.is_empty(), matches!(name, "generic" | "shopify"), "{name}");
+            for login in &harness.logins {
+                let hosts: Vec<String> =
+                    harness.allowed_hosts(Some(login), None).map(|host| host.to_string()).collect();
+                assert!(hosts.contains(&login.host.to_string()), "{name}: {} is not allowed", login.host);
+                for host in harness.hosts.of(Purpose::Telemetry) {
+                    assert!(!hosts.contains(&host.0.to_string()), "{name}: {host:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_host_of_one_login_is_not_allowed_with_another() {
+        let harnesses = Harnesses::default();
+        let opencode = harnesses.harness("opencode").unwrap();
+        assert_eq!(opencode.allowed_hosts(None, None).count(), 0);
+        let login = |name| opencode.logins.iter().find(|login| login.name == name);
+        let allowed =
+            |name| opencode.allowed_hosts(login(name), None).map(|host| host.to_string()).collect::<Vec<_>>();
+        assert_eq!(allowed("openai"), ["api.openai.com"]);
+        assert_eq!(allowed("anthropic"), ["api.anthropic.com"]);
     }
 
     #[test]
@@ -213,10 +271,27 @@ mod tests {
                 "must not contain `telemetry`",
             ),
             (generic.replace("harness-only = []", "harness-only = [\"apy\"]"), "did you mean `api`?"),
-            (generic.replace("default = \"quiet\"", "default = \"quite\""), "no level `quite`"),
+            (generic.replace("default = \"strict\"", "default = \"stirct\""), "no level `stirct`"),
             (
-                generic.replace("[privacy.levels.open]", "[privacy.levels.open]\nextends = \"x\""),
+                generic.replace("[privacy.levels.standard]", "[privacy.levels.standard]\nextends = \"x\""),
                 "does not exist",
+            ),
+            (
+                generic
+                    .replace("[privacy.levels.strict]", "[privacy.levels.strict]\nhosts = [\"telemetry\"]"),
+                "the default, must not have `telemetry`",
+            ),
+            (generic.replace("proven = []", "proven = [\"1\"]"), "`unproven` is for a descriptor"),
+            (generic.replace("unproven =", "description2 ="), "unknown key `description2`"),
+            (
+                generic.replace("unproven = \"it stands for no program of its own\"\n", ""),
+                "`unproven` must say why",
+            ),
+            (generic.replace("harness-only", "instructions = [\"x.md\"]\nharness-only"), "must be absolute"),
+            (file("~/x", "0o600", "merge-env", "A B=1"), "`A B` is not the name"),
+            (
+                format!("{generic}\n[[login-file]]\npath = \"~/x\"\npointers = [\"toml:x\"]\n"),
+                "neither a JSON pointer",
             ),
             (generic.replace("DO_NOT_TRACK", "\"A=B\""), "`A=B` is not the name"),
             (format!("{generic}\n[env]\n\"A B\" = \"1\"\n"), "`A B` is not the name"),

@@ -30,6 +30,11 @@ pub enum TemplateError {
 }
 
 impl Template {
+    /// As it was written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     pub fn needs_stand_in(&self) -> bool {
         self.parts.iter().any(|part| !matches!(part, Part::Text(_)))
     }

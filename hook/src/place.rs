@@ -1,10 +1,12 @@
 //! The startContainer stage: places files inside the container, as its own user, among files that may be hostile, once
 //! nothing can add a network any more.
 
+pub(crate) mod block;
 pub(crate) mod home;
 pub(crate) mod login;
 pub(crate) mod merge;
 pub(crate) mod tree;
+pub(crate) mod variables;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -153,6 +155,11 @@ fn put(root: &Directory, home: &Path, file: &PlacedFile) -> Result<(), PutError>
         (Write::Create, Some(_)) => return Ok(()),
         (Write::Create | Write::Replace, _) => file.content.clone().into_bytes(),
         (Write::MergeJson, existing) => merge::merge(existing.as_deref().unwrap_or_default(), &file.content)?,
+        (Write::MergeEnv, existing) => {
+            variables::merge(existing.as_deref().unwrap_or_default(), &file.content)
+        }
+        (Write::Block, None) if file.content.is_empty() => return Ok(()),
+        (Write::Block, existing) => block::put(existing.as_deref().unwrap_or_default(), &file.content),
     };
     if existing.as_ref() == Some(&content) {
         return Ok(());

@@ -1,89 +1,97 @@
 //! What a container is to trust: the roots of its own image, and the installation's authority.
 
+mod chromium;
+mod der;
+mod image;
+mod java;
 mod rooted;
+mod subject_hash;
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
+use x509_parser::parse_x509_certificate;
 use x509_parser::pem::Pem;
 
-use rooted::Seen;
-
-/// Where distributions keep their bundle: Debian, Alpine, Arch; Fedora and its kin; openSUSE; NixOS.
-const PATHS: [&str; 11] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/ssl/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/pki/tls/certs/ca-bundle.trust.crt",
-    "/etc/pki/tls/cert.pem",
-    "/etc/pki/tls/cacert.pem",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ca-certificates/extracted/tls-ca-bundle.pem",
-    "/var/lib/ca-certificates/ca-bundle.pem",
-];
+use image::Image;
 
 /// More than ten times what distributions ship.
 const MOST: usize = 2000;
 
+/// A file of ours.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum File {
+    Authority,
+    Bundle,
+    Java,
+    Chromium,
+}
+
+impl File {
+    pub(crate) const ALL: [Self; 4] = [Self::Authority, Self::Bundle, Self::Java, Self::Chromium];
+
+    /// Its name in `/run/understudy/`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Authority => "ca.crt",
+            Self::Bundle => "bundle.pem",
+            Self::Java => "trust.p12",
+            Self::Chromium => "chromium.json",
+        }
+    }
+}
+
 #[derive(Debug)]
-pub(crate) struct Bundle {
+pub(crate) struct Trust {
     /// Our certificate alone, one PEM block.
-    pub(crate) authority: String,
+    authority: String,
     /// The image's roots, then ours.
-    pub(crate) pem: String,
-    /// Those of `PATHS` that the image has.
-    pub(crate) paths: Vec<String>,
+    bundle: String,
+    /// The same for Java.
+    java: Vec<u8>,
+    chromium: String,
+    /// Where in the container a file of ours is to be seen.
+    pub(crate) places: Vec<(String, File)>,
     pub(crate) notes: Vec<String>,
+}
+
+impl Trust {
+    pub(crate) fn content(&self, file: File) -> &[u8] {
+        match file {
+            File::Authority => self.authority.as_bytes(),
+            File::Bundle => self.bundle.as_bytes(),
+            File::Java => &self.java,
+            File::Chromium => self.chromium.as_bytes(),
+        }
+    }
 }
 
 /// `root` is the container's root, which is hostile; `authority` is what the sidecar gave; `mounted` are the places in the
 /// container where something of the user's is mounted.
-pub(crate) fn collect(root: &Path, authority: &str, mounted: &[&Path]) -> Result<Bundle> {
-    let authority = match certificates(authority.as_bytes()) {
-        (ours, 0) if ours.len() == 1 => encode(&ours),
-        _ => bail!("the sidecar's authority is not exactly one certificate"),
+pub(crate) fn collect(root: &Path, authority: &str, mounted: &[&Path]) -> Result<Trust> {
+    let Ok([ours]) = <[Vec<u8>; 1]>::try_from(only_certificates(authority)?) else {
+        bail!("the sidecar's authority is not exactly one certificate")
     };
-    let mut paths = Vec::new();
-    let mut notes = Vec::new();
-    let mut all: Vec<Vec<u8>> = Vec::new();
-    for path in PATHS {
-        match rooted::read(root, path) {
-            Ok(None) => continue,
-            // A link of the image's leads there. To mount over its end makes a file in the user's directory.
-            Ok(Some(seen))
-                if seen.real != Path::new(path) && mounted.iter().any(|m| seen.real.starts_with(m)) =>
-            {
-                notes.push(format!(
-                    "{path} of the image leads to {}, where something is mounted, and is left out",
-                    seen.real.display().to_string().replace(char::is_control, "?")
-                ));
-            }
-            Ok(Some(Seen { bytes, .. })) => {
-                let (found, skipped) = certificates(&bytes);
-                if skipped > 0 {
-                    notes.push(format!(
-                        "{path} of the image: {skipped} entries are not certificates and are left out"
-                    ));
-                }
-                for certificate in found {
-                    if !all.contains(&certificate) {
-                        all.push(certificate);
-                    }
-                }
-                paths.push(path.to_owned());
-            }
-            Err(error) => notes.push(format!("{path} of the image is left out: {error}")),
-        }
+    let mut image = Image::new(root, mounted);
+    let mut all = image.bundles();
+    image.java();
+    let (_, parsed) = parse_x509_certificate(&ours).context("the sidecar's authority")?;
+    image.hashed(&subject_hash::subject_hash(&parsed)?, &encode(std::slice::from_ref(&ours)));
+    image.chromium();
+    let chromium = chromium::policy(&ours);
+    let authority = encode(std::slice::from_ref(&ours));
+    all.push(ours);
+    let java = java::trust_store(&all.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let Image { places, notes, .. } = image;
+    Ok(Trust { authority, bundle: encode(&all), java, chromium, places, notes })
+}
+
+fn only_certificates(pem: &str) -> Result<Vec<Vec<u8>>> {
+    match certificates(pem.as_bytes()) {
+        (good, 0) => Ok(good),
+        (_, skipped) => bail!("the sidecar's authority has {skipped} entries that are not certificates"),
     }
-    if all.len() > MOST {
-        notes.push(format!("the image has {} certificates, of which {MOST} are used", all.len()));
-        all.truncate(MOST);
-    }
-    let pem = format!("{}{authority}", encode(&all));
-    Ok(Bundle { authority, pem, paths, notes })
 }
 
 /// The certificates of a bundle, and nothing else of it.
@@ -99,7 +107,7 @@ fn certificates(pem: &[u8]) -> (Vec<Vec<u8>>, usize) {
         match entry {
             Ok(Pem { label, .. }) if label != "CERTIFICATE" => {}
             Ok(Pem { contents, .. })
-                if x509_parser::parse_x509_certificate(&contents).is_ok_and(|(rest, _)| rest.is_empty()) =>
+                if parse_x509_certificate(&contents).is_ok_and(|(rest, _)| rest.is_empty()) =>
             {
                 good.push(contents);
             }
@@ -132,6 +140,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    use super::image::BUNDLES;
     use super::*;
 
     fn certificate(name: &str) -> String {
@@ -149,26 +158,31 @@ mod tests {
         certificates(pem.as_bytes()).0.len()
     }
 
+    fn paths(trust: &Trust, file: File) -> Vec<&str> {
+        let of_file = trust.places.iter().filter(|(_, seen)| *seen == file);
+        of_file.map(|(path, _)| path.as_str()).collect()
+    }
+
     #[test]
     fn an_image_without_a_bundle_gets_ours_alone() {
         let root = tempfile::tempdir().unwrap();
-        let bundle = collect(root.path(), &certificate("ours"), &[]).unwrap();
-        assert_eq!(bundle.pem, bundle.authority);
-        assert_eq!(count(&bundle.pem), 1);
-        assert!(bundle.paths.is_empty() && bundle.notes.is_empty());
+        let trust = collect(root.path(), &certificate("ours"), &[]).unwrap();
+        assert_eq!(trust.bundle, trust.authority);
+        assert_eq!(count(&trust.bundle), 1);
+        assert!(paths(&trust, File::Bundle).is_empty() && trust.notes.is_empty());
     }
 
     #[test]
     fn bundles_are_merged_without_doubles_and_comments_and_ours_comes_last() {
         let root = tempfile::tempdir().unwrap();
         let (one, two, ours) = (certificate("one"), certificate("two"), certificate("ours"));
-        put(root.path(), PATHS[0], &format!("# evil comment\n{one}{two}"));
-        put(root.path(), PATHS[4], &one);
-        let bundle = collect(root.path(), &ours, &[]).unwrap();
-        assert_eq!(count(&bundle.pem), 3);
-        assert!(bundle.pem.ends_with(&bundle.authority));
-        assert!(!bundle.pem.contains("evil"));
-        assert_eq!(bundle.paths, [PATHS[0], PATHS[4]]);
+        put(root.path(), BUNDLES[0], &format!("# evil comment\n{one}{two}"));
+        put(root.path(), BUNDLES[4], &one);
+        let trust = collect(root.path(), &ours, &[]).unwrap();
+        assert_eq!(count(&trust.bundle), 3);
+        assert!(trust.bundle.ends_with(&trust.authority));
+        assert!(!trust.bundle.contains("evil"));
+        assert_eq!(paths(&trust, File::Bundle), [BUNDLES[0], BUNDLES[4]]);
     }
 
     #[test]
@@ -177,12 +191,12 @@ mod tests {
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         put(
             root.path(),
-            PATHS[0],
+            BUNDLES[0],
             &format!("{broken}{}-----BEGIN CERTIFICATE-----\ncut", certificate("one")),
         );
-        let bundle = collect(root.path(), &certificate("ours"), &[]).unwrap();
-        assert_eq!(count(&bundle.pem), 2);
-        assert!(bundle.notes[0].contains("2 entries"), "{:?}", bundle.notes);
+        let trust = collect(root.path(), &certificate("ours"), &[]).unwrap();
+        assert_eq!(count(&trust.bundle), 2);
+        assert!(trust.notes[0].contains("2 entries"), "{:?}", trust.notes);
     }
 
     #[test]
@@ -204,9 +218,9 @@ mod tests {
             root.path().join("etc/ssl/ca-bundle.pem"),
         )
         .unwrap();
-        let bundle = collect(root.path(), &certificate("ours"), &[]).unwrap();
-        assert_eq!(count(&bundle.pem), 1);
-        assert!(bundle.paths.is_empty());
+        let trust = collect(root.path(), &certificate("ours"), &[]).unwrap();
+        assert_eq!(count(&trust.bundle), 1);
+        assert!(paths(&trust, File::Bundle).is_empty());
     }
 
     #[test]
@@ -217,11 +231,11 @@ mod tests {
         symlink("/project/x", root.path().join("etc/ssl/cert.pem")).unwrap();
         symlink("real.pem", root.path().join("etc/ssl/ca-bundle.pem")).unwrap();
         let mounted = [Path::new("/project"), Path::new("/etc/hosts")];
-        let bundle = collect(root.path(), &certificate("ours"), &mounted).unwrap();
-        assert_eq!(bundle.paths, ["/etc/ssl/ca-bundle.pem"]);
-        assert!(bundle.notes[0].contains("/project/x"), "{:?}", bundle.notes);
+        let trust = collect(root.path(), &certificate("ours"), &mounted).unwrap();
+        assert_eq!(paths(&trust, File::Bundle), ["/etc/ssl/ca-bundle.pem"]);
+        assert!(trust.notes[0].contains("/project/x"), "{:?}", trust.notes);
         let all = collect(root.path(), &certificate("ours"), &[]).unwrap();
-        assert_eq!(all.paths.len(), 2);
+        assert_eq!(paths(&all, File::Bundle).len(), 2);
     }
 
     #[test]
@@ -236,10 +250,10 @@ mod tests {
         fs::File::create(ssl.join("certs/ca-bundle.crt")).unwrap().set_len(1 << 33).unwrap();
         fs::create_dir_all(root.path().join("etc/pki/tls")).unwrap();
         symlink("/proc/self/fd/0", root.path().join("etc/pki/tls/cert.pem")).unwrap();
-        let bundle = collect(root.path(), &certificate("ours"), &[]).unwrap();
-        assert_eq!(count(&bundle.pem), 1);
-        assert!(bundle.paths.is_empty());
-        assert_eq!(bundle.notes.len(), 4, "{:?}", bundle.notes);
+        let trust = collect(root.path(), &certificate("ours"), &[]).unwrap();
+        assert_eq!(count(&trust.bundle), 1);
+        assert!(paths(&trust, File::Bundle).is_empty());
+        assert_eq!(trust.notes.len(), 4, "{:?}", trust.notes);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! One process that plays the whole internet: any host name over TLS (its own authority) or plain HTTP, and a DNS
 //! resolver. All that arrives is written to a log, so that a test can say what left a container and what did not.
 
-mod anthropic;
 mod authority;
 mod dns;
 mod git;
 mod log;
+mod provider;
 mod routes;
 mod websocket;
 

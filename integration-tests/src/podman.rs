@@ -120,10 +120,18 @@ pub fn podman(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<
 ///
 /// # Errors
 /// If it does not within 30 seconds, or fails.
-pub fn until(what: &str, mut ready: impl FnMut() -> Result<bool>) -> Result<()> {
+pub fn until(what: &str, ready: impl FnMut() -> Result<bool>) -> Result<()> {
+    until_within(Duration::from_secs(30), what, ready)
+}
+
+/// Waits until `ready` holds.
+///
+/// # Errors
+/// If it does not within `limit`, or fails.
+pub fn until_within(limit: Duration, what: &str, mut ready: impl FnMut() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
     while !ready()? {
-        ensure!(start.elapsed() < Duration::from_secs(30), "waited 30 s for {what}");
+        ensure!(start.elapsed() < limit, "waited {} s for {what}", limit.as_secs());
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())

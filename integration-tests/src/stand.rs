@@ -15,13 +15,15 @@ use anyhow::{Context, Result};
 
 pub use agent::Agent;
 pub use paths::{Paths, as_owner, is_root, scope};
-pub use settings::{ACCOUNT, ALL, ALLOWED, ANTHROPIC, GENERIC};
+pub use settings::{ACCOUNT, ALL, ALLOWED, ANTHROPIC, GENERIC, PROVIDERS, Provider};
 
 use crate::mock::{Entry, Log, Request};
 use crate::podman::{self, Container, podman, until};
 use settings::Secrets;
 
 pub const AGENT_IMAGE: &str = "localhost/understudy-agent";
+/// A newer Debian for command-line tools (`images/clis`).
+pub const CLI_IMAGE: &str = "localhost/understudy-clis";
 pub const SIDECAR_IMAGE: &str = "localhost/understudy";
 const PATH: &str = "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -157,15 +159,23 @@ impl Stand {
 }
 
 fn images(paths: &Paths) -> Result<()> {
-    if podman(["image", "exists", AGENT_IMAGE])?.code != Some(0) {
-        let tar = paths.cache.join("agent.tar");
-        let tar = tar.to_str().context("a path is not UTF-8")?;
-        podman(["import", "--quiet", "--change", PATH, tar, AGENT_IMAGE])?.success()?;
-    }
+    import(&paths.cache.join("agent.tar"), AGENT_IMAGE)?;
     if podman(["image", "exists", SIDECAR_IMAGE])?.code != Some(0) {
         let context = paths.stage.join("image");
         let context = context.to_str().context("a path is not UTF-8")?;
         podman(["build", "--quiet", "--format", "docker", "--tag", SIDECAR_IMAGE, context])?.success()?;
+    }
+    Ok(())
+}
+
+/// Makes an image of a root filesystem, if there is none.
+///
+/// # Errors
+/// If there is no such file, or Podman fails.
+pub fn import(tar: &Path, image: &str) -> Result<()> {
+    if podman(["image", "exists", image])?.code != Some(0) {
+        let tar = tar.to_str().context("a path is not UTF-8")?;
+        podman(["import", "--quiet", "--change", PATH, tar, image])?.success()?;
     }
     Ok(())
 }

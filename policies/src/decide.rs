@@ -111,6 +111,21 @@ impl PolicySet {
         self.no_host_or_port(&about)
     }
 
+    /// The place of the rule by which TLS to this host and port is passed through without being decrypted. None if any
+    /// denial is about them: what it asks for can be seen in requests only.
+    pub fn splice(&self, host: &HostName, port: u16) -> Option<String> {
+        if self.failed().is_some() {
+            return None;
+        }
+        let about = self.index.about(host);
+        let about = &about;
+        let rules = |effect| self.rules(about, effect).filter(move |rule| rule.ports.contain(port));
+        if rules(Effect::Deny).next().is_some() {
+            return None;
+        }
+        rules(Effect::Allow).find(|rule| rule.splice).map(|rule| rule.place.clone())
+    }
+
     /// Whether any rule could allow this host on some port: such names get a synthetic address of their own.
     pub fn may_permit(&self, host: &HostName) -> bool {
         if self.failed().is_some() {
@@ -222,6 +237,25 @@ mod tests {
         }
         assert!(set.may_permit(&host("a.example.com")) && set.may_permit(&host("plain.example.net")));
         assert!(!set.may_permit(&host("example.com")) && !set.may_permit(&host("bad.example.com")));
+    }
+
+    #[test]
+    fn only_a_rule_that_says_so_splices_and_no_denial_is_passed_over() {
+        let rule = |host: &str, more: &str| format!("[[allow]]\nhost = {host:?}\n{more}");
+        let both = rule("a.example.com", "splice = true\nport = [443, 8443]\n") + &rule("b.example.com", "");
+        let of = |text: &str, name: &str, port| set(&[("s", text)]).splice(&host(name), port);
+        assert_eq!(of(&both, "a.example.com", 443).as_deref(), Some("s.toml:2"));
+        assert_eq!(of(&both, "a.example.com", 8443).as_deref(), Some("s.toml:2"));
+        for (name, port) in [("a.example.com", 80), ("b.example.com", 443), ("x.a.example.com", 443)] {
+            assert_eq!(of(&both, name, port), None, "{name}:{port}");
+        }
+        let denied = format!("{both}[[deny]]\nhost = \"a.example.com\"\nport = 443\nmethods = \"DELETE\"\n");
+        assert_eq!(of(&denied, "a.example.com", 443), None);
+        assert_eq!(of(&denied, "a.example.com", 8443).as_deref(), Some("s.toml:2"));
+        assert_eq!(of(&both.replace("splice = true", "splice = false"), "a.example.com", 443), None);
+        let mut broken = set(&[("s", &both)]);
+        broken.policies.push(Arc::new(Policy::failed("x", "no")));
+        assert_eq!(broken.splice(&host("a.example.com"), 443), None);
     }
 
     #[test]

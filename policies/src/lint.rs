@@ -5,6 +5,9 @@ use crate::{Effect, Rule};
 /// Every rule is compared with every other.
 const MOST: usize = 2000;
 
+const SPLICED: &str = "`splice`: nobody sees which host, path or data is inside, and where many share one server it \
+                       leads to the others, too";
+
 /// The place of each rule's `host` in the text, in bytes, and what is to be said about it.
 pub(crate) fn lint(rules: &[(usize, Rule)]) -> Vec<(usize, String)> {
     let shared = rules.iter().flat_map(|(at, rule)| {
@@ -16,7 +19,9 @@ pub(crate) fn lint(rules: &[(usize, Rule)]) -> Vec<(usize, String)> {
             )
         })
     });
+    let spliced = rules.iter().filter(|(_, rule)| rule.splice);
     let mut found: Vec<(usize, String)> = shared.collect();
+    found.extend(spliced.map(|(at, _)| (*at, SPLICED.to_owned())));
     if rules.len() <= MOST {
         found.extend(rules.iter().enumerate().filter_map(|(at, (offset, rule))| {
             rules.iter().enumerate().find_map(|(other_at, (_, other))| {
@@ -31,6 +36,16 @@ pub(crate) fn lint(rules: &[(usize, Rule)]) -> Vec<(usize, String)> {
 /// What `other` makes of `rule`, which comes before it, after it, or is it.
 fn superfluous(rule: &Rule, other: &Rule, order: std::cmp::Ordering) -> Option<String> {
     if order.is_eq() || !other.covers(rule) {
+        return None;
+    }
+    if rule.splice && other.effect == Effect::Deny && !other.conditions.is_empty() {
+        return Some(format!(
+            "`splice` never applies: the [[deny]] rule at {} looks into requests, so they are decrypted",
+            other.place
+        ));
+    }
+    // What is spliced is not what is decrypted, though both be allowed.
+    if other.effect == Effect::Allow && other.splice != rule.splice {
         return None;
     }
     let same = other.effect == rule.effect && other.conditions == rule.conditions;
@@ -83,6 +98,7 @@ mod tests {
                 allow("\"a.example\"") + &deny("[\"a.example\", \"b.example\"]"),
                 "w.toml:2:8: this rule can never match: the [[deny]] rule at w.toml:4 wins",
             ),
+            (allow("\"a.example\"\nsplice = true"), "w.toml:2:8: `splice`: nobody sees which host"),
             (allow("\"*.github.io\""), "w.toml:2:8: anybody can have a name below `github.io`"),
         ] {
             let found = warnings(&text);

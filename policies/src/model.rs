@@ -29,6 +29,8 @@ pub struct Rule {
     pub hosts: Vec<HostPattern>,
     pub ports: Ports,
     pub conditions: Conditions,
+    /// Whether TLS to its hosts is passed through without being decrypted. Only of an allowance without conditions.
+    pub splice: bool,
     /// Shown in refusals.
     pub note: Option<String>,
     /// `web.toml:12`, or what else made it.
@@ -112,7 +114,7 @@ impl Rule {
     /// For every request.
     pub fn new(effect: Effect, hosts: Vec<HostPattern>, ports: Ports, place: impl Into<String>) -> Self {
         let conditions = Conditions::default();
-        Self { effect, hosts, ports, conditions, note: None, place: place.into() }
+        Self { effect, hosts, ports, conditions, splice: false, note: None, place: place.into() }
     }
 
     /// Whether every request that `other` is about is one that this rule is about, as far as hosts and ports go.

@@ -46,7 +46,7 @@ struct RawRule {
     private: Later,
     max_body: Later,
     rate: Later,
-    splice: Later,
+    splice: Option<Spanned<bool>>,
     inspect: Later,
 }
 
@@ -108,22 +108,42 @@ impl Source<'_> {
             ("private", &raw.private),
             ("max-body", &raw.max_body),
             ("rate", &raw.rate),
-            ("splice", &raw.splice),
             ("inspect", &raw.inspect),
         ];
         if let Some((key, value)) = later.iter().find_map(|(key, value)| Some((key, value.as_ref()?))) {
             let message = format!("`{key}` is not supported by this version; leave it out");
             return Err(self.error(value.span().start, message));
         }
+        let splice = self.splice(effect, &raw)?;
         let rule = Rule {
             effect,
             hosts,
             ports: self.ports(effect, raw.port)?,
             conditions: self.conditions(effect, raw.methods, raw.paths, raw.query, raw.git, raw.repos)?,
+            splice,
             note: raw.note,
             place: self.place(at),
         };
         Ok((at, rule))
+    }
+
+    /// What is not decrypted can be asked for nothing but host and port.
+    fn splice(&self, effect: Effect, raw: &RawRule) -> Result<bool, DocumentError> {
+        let Some(splice) = raw.splice.as_ref().filter(|splice| *splice.get_ref()) else { return Ok(false) };
+        let at = splice.span().start;
+        if effect == Effect::Deny {
+            return Err(self.error(at, "`splice` is for an [[allow]]; a [[deny]] lets nothing through"));
+        }
+        let lists = [("methods", &raw.methods), ("paths", &raw.paths), ("query", &raw.query)];
+        let beside = lists.iter().find_map(|(key, list)| list.as_ref().map(|_| *key));
+        match beside.or(raw.git.as_ref().map(|_| "git")) {
+            None => Ok(true),
+            Some(key) => {
+                let message =
+                    format!("`splice` beside `{key}`, which nobody can see in what is not decrypted");
+                Err(self.error(at, message))
+            }
+        }
     }
 
     fn ports(&self, effect: Effect, raw: Option<Spanned<OneOrMany<u16>>>) -> Result<Ports, DocumentError> {
@@ -349,9 +369,15 @@ mod tests {
                 "[[allow]]\nhost = \"a.b\"\nmax-body = 1",
                 "p.toml:3:12: `max-body` is not supported by this version",
             ),
+            ("[[deny]]\nhost = \"a.b\"\nsplice = true", "p.toml:3:10: `splice` is for an [[allow]]"),
+            ("[[allow]]\nhost = \"a.b\"\nsplice = 1", "p.toml:3:10: invalid type: integer"),
             (
-                "[[allow]]\nhost = \"a.b\"\nsplice = true",
-                "p.toml:3:10: `splice` is not supported by this version",
+                "[[allow]]\nhost = \"a.b\"\nsplice = true\ngit = \"read\"",
+                "p.toml:3:10: `splice` beside `git`, which",
+            ),
+            (
+                "[[allow]]\nhost = \"a.b\"\npaths = \"/\"\nsplice = true",
+                "p.toml:4:10: `splice` beside `paths`, which",
             ),
             ("open = 1", "p.toml:1:8: invalid type: integer"),
             ("repos = \"o/r\"", "p.toml:1:9: `repos` here is for extends"),

@@ -26,7 +26,7 @@ pub struct Entry {
     pub container_id: String,
     pub harness: String,
     pub policy: String,
-    /// `https`, `http`, `dns`, `tcp`, `control`.
+    /// `https`, `http`, `tls` (passed through), `dns`, `tcp`, `control`.
     pub protocol: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
@@ -48,7 +48,7 @@ pub struct Entry {
     /// The status that the container saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Body bytes from and to the container.
+    /// Body bytes from and to the container; of what is passed through, all.
     pub bytes_up: u64,
     pub bytes_down: u64,
     /// Stand-ins in the request's body or in frames of the container: harmless there.

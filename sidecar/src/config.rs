@@ -8,14 +8,19 @@ use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
 use serde::Deserialize;
-use understudy_policies::HostName;
+use toml::Spanned;
+use understudy_policies::document::OneOrMany as Patterns;
+use understudy_policies::{HostName, HostPattern};
 
-use crate::dns::{PinnedAddress, SyntheticRange};
+use crate::credentials::source::written::Written;
+use crate::credentials::{Source, Surroundings};
+use crate::dns::{PinnedAddress, ProxyCredentials, ProxyHost, SyntheticRange, UpstreamProxy};
 
 /// The three directories of an installation, as the sidecar's container sees them.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Directories {
-    /// Configuration, read-only: sidecar.toml, secrets.toml, ceiling.toml, policies/, harnesses/, catalogue/
+    /// Configuration, read-only: sidecar.toml, secrets.toml, ceiling.toml, policies/, harnesses/, instructions/,
+    /// catalogue/
     #[arg(long, value_name = "DIR", default_value = "/etc/understudy")]
     pub config: PathBuf,
     /// State, a volume of its own: the authority's key and the installation's key
@@ -47,6 +52,10 @@ impl Directories {
         self.config.join("harnesses")
     }
 
+    pub fn instructions(&self) -> PathBuf {
+        self.config.join("instructions")
+    }
+
     pub fn catalogue(&self) -> PathBuf {
         self.config.join("catalogue")
     }
@@ -62,6 +71,19 @@ pub struct Settings {
     pub synthetic_range: SyntheticRange,
     /// Names that are where the operator says, private addresses included.
     pub names: HashMap<HostName, Vec<PinnedAddress>>,
+    pub upstream_proxy: Option<ProxySettings>,
+}
+
+/// `[upstream-proxy]`: the HTTP proxy that the sidecar itself leaves by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxySettings {
+    pub host: ProxyHost,
+    pub port: u16,
+    /// Whether it is asked for names instead of addresses.
+    pub by_name: bool,
+    pub direct: Vec<HostPattern>,
+    /// Of `user:password`.
+    pub credentials: Option<Source>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +95,22 @@ pub enum SettingsError {
     Toml { path: PathBuf, source: toml::de::Error },
     #[error("{path}: {key}: {why}")]
     Value { path: PathBuf, key: String, why: String },
+}
+
+impl ProxySettings {
+    /// With its credentials read. An error says where they are, and nothing of them.
+    pub fn read(&self, around: &Surroundings) -> Result<UpstreamProxy, String> {
+        let read = |source: &Source| {
+            let value = source.read(around)?;
+            ProxyCredentials::parse(&value).map_err(|error| error.to_string())
+        };
+        let credentials = self.credentials.as_ref().map(|source| {
+            read(source).map_err(|error| format!("sidecar.toml: [upstream-proxy]: {source}: {error}"))
+        });
+        let (host, direct) = (self.host.clone(), self.direct.clone());
+        let (port, by_name) = (self.port, self.by_name);
+        Ok(UpstreamProxy { host, port, by_name, direct, credentials: credentials.transpose()? })
+    }
 }
 
 impl Settings {
@@ -111,17 +149,36 @@ impl Settings {
             }
             names.insert(host, pins);
         }
-        Ok(Self { extra_ca: file.extra_ca, resolvers, synthetic_range, names })
+        let upstream_proxy = file.upstream_proxy.map(proxy).transpose();
+        let upstream_proxy =
+            upstream_proxy.map_err(|(key, why)| value(&format!("upstream-proxy.{key}"), why))?;
+        Ok(Self { extra_ca: file.extra_ca, resolvers, synthetic_range, names, upstream_proxy })
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
     extra_ca: Vec<PathBuf>,
     resolvers: Vec<String>,
     synthetic_range: Option<Ipv4Net>,
     names: HashMap<String, OneOrMany>,
+    upstream_proxy: Option<ProxyTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct ProxyTable {
+    url: String,
+    #[serde(default)]
+    by_name: bool,
+    direct: Option<Patterns<String>>,
+    file: Option<Spanned<String>>,
+    podman_secret: Option<Spanned<String>>,
+    credential: Option<Spanned<String>>,
+    variable: Option<Spanned<String>>,
+    command: Option<Spanned<Vec<String>>>,
+    timeout: Option<Spanned<u64>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -138,6 +195,48 @@ impl OneOrMany {
             Self::Many(texts) => texts,
         }
     }
+}
+
+/// Its settings, or the key that is wrong and why.
+fn proxy(table: ProxyTable) -> Result<ProxySettings, (&'static str, String)> {
+    let ProxyTable { url, by_name, direct, file, podman_secret, credential, variable, command, timeout } =
+        table;
+    let (host, port) = proxy_url(&url).map_err(|why| ("url", why.to_owned()))?;
+    let patterns = direct.map(|list| list.0).unwrap_or_default();
+    let pattern =
+        |text: &String| text.parse::<HostPattern>().map_err(|error| ("direct", format!("{text:?}: {error}")));
+    let direct = patterns.iter().map(pattern).collect::<Result<_, _>>()?;
+    let none = file.is_none()
+        && podman_secret.is_none()
+        && credential.is_none()
+        && variable.is_none()
+        && command.is_none();
+    let written = Written { file, podman_secret, credential, variable, command, timeout, cache: None };
+    let credentials = match none {
+        true => None,
+        false => Some(written.source(0).map_err(|(_, why)| ("credentials", why))?),
+    };
+    Ok(ProxySettings { host, port, by_name, direct, credentials })
+}
+
+/// Quotes nothing: people write passwords into it.
+fn proxy_url(url: &str) -> Result<(ProxyHost, u16), &'static str> {
+    let Some(authority) = url.strip_prefix("http://") else {
+        return Err("expected \"http://HOST:PORT\"; a proxy that is spoken to over TLS is not supported");
+    };
+    let authority = authority.strip_suffix('/').unwrap_or(authority);
+    if authority.contains('@') {
+        return Err("credentials in a URL; name where `user:password` is, as `podman-secret = \"NAME\"`");
+    }
+    let wrong = "expected \"http://HOST:PORT\"";
+    let (host, port) = authority.rsplit_once(':').ok_or(wrong)?;
+    let port = port.parse().ok().filter(|port| *port != 0).ok_or(wrong)?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let host = match bare.unwrap_or(host).parse::<IpAddr>() {
+        Ok(address) if address.is_ipv6() == bare.is_some() => ProxyHost::Address(address),
+        _ => ProxyHost::Name(host.parse().map_err(|_| wrong)?),
+    };
+    Ok((host, port))
 }
 
 /// `ADDRESS` or `ADDRESS:PORT`, IPv6 in brackets where a port follows.
@@ -175,6 +274,37 @@ mod tests {
         assert_eq!(settings.resolvers[1], "[::1]:53".parse().unwrap());
         assert_eq!(settings.names[&"b.example".parse().unwrap()][0].port, Some(8443));
         assert!(settings.synthetic_range.contains("29.0.3.4".parse().unwrap()));
+    }
+
+    #[test]
+    fn an_upstream_proxy_is_an_address_or_a_name_with_a_port() {
+        let of = |text: &str| {
+            parse(&format!("[upstream-proxy]\n{text}")).map(|settings| settings.upstream_proxy.unwrap())
+        };
+        let proxy =
+            of("url = \"http://proxy.example:3128/\"\nby-name = true\ndirect = \"*.intern.example\"\n\
+                        podman-secret = \"proxy\"")
+            .unwrap();
+        assert_eq!((proxy.host, proxy.port), (ProxyHost::Name("proxy.example".parse().unwrap()), 3128));
+        assert!(proxy.by_name && proxy.direct.len() == 1);
+        assert_eq!(proxy.credentials, Some(Source::PodmanSecret("proxy".to_owned())));
+        let plain = of("url = \"http://[fd00::1]:8080\"").unwrap();
+        assert_eq!((plain.host, plain.by_name), (ProxyHost::Address("fd00::1".parse().unwrap()), false));
+        for (text, needle) in [
+            (
+                "url = \"https://proxy.example:443\"",
+                "upstream-proxy.url: expected \"http://HOST:PORT\"; a proxy",
+            ),
+            ("url = \"http://me:secret@proxy.example:1\"", "upstream-proxy.url: credentials in a URL"),
+            ("url = \"http://proxy.example\"", "upstream-proxy.url: expected"),
+            ("url = \"http://proxy.example:0\"", "upstream-proxy.url: expected"),
+            ("url = \"http://p.example:1\"\ndirect = [\"*\"]", "upstream-proxy.direct: \"*\": a bare `*`"),
+            ("url = \"http://p.example:1\"\nfile = \"/a\"\nvariable = \"B\"", "several sources"),
+            ("url = \"http://p.example:1\"\npassword = \"x\"", "unknown field `password`"),
+        ] {
+            let error = of(text).unwrap_err();
+            assert!(error.contains(needle), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Everything that the operator configured, as it is at one moment: what containers are given is decided from it.
 
 mod live;
+mod spliced;
 
 use std::sync::Arc;
 
-use understudy_control::{Prepare, Refusal};
+use understudy_control::{PlacedFile, Prepare, Refusal, annotation};
 use understudy_harnesses::Harnesses;
 use understudy_policies::{Ceiling, Policies, Rule};
 
@@ -14,12 +15,17 @@ use crate::ceiling;
 use crate::config::Settings;
 use crate::credentials::expiry::Day;
 use crate::credentials::{Asked, Catalogue, Rights, Terms, Vault, grants, rights, terms};
+use crate::dns::UpstreamProxy;
+use crate::instructions::Instructions;
 
 #[derive(Debug)]
 pub struct Configuration {
     pub settings: Settings,
+    /// The sidecar's own way out, with its credentials.
+    pub upstream_proxy: Option<UpstreamProxy>,
     pub harnesses: Harnesses,
     pub policies: Policies,
+    pub instructions: Instructions,
     /// What the user lets annotations and policies ask for.
     pub ceiling: Ceiling,
     pub catalogue: Arc<Catalogue>,
@@ -34,8 +40,10 @@ impl Configuration {
         let mut problems = self.stale.clone();
         problems.extend(self.harnesses.problems());
         problems.extend(self.policies.problems());
+        problems.extend(self.instructions.problems());
         problems.extend(self.vault.problems(Day::today()));
         problems.extend(grants::warnings(&self.vault, &self.harnesses));
+        problems.extend(spliced::problems(&self.policies, &self.vault));
         problems
     }
 
@@ -47,8 +55,22 @@ impl Configuration {
     }
 
     pub fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {
-        let terms = terms(prepare, &self.harnesses, &self.policies, &self.vault)?;
+        let mut terms = terms(prepare, &self.harnesses, &self.policies, &self.vault)?;
+        terms.placement.files.extend(self.instructions_for(prepare, &terms.harness)?);
         ceiling::apply(terms, prepare, &self.ceiling)
+    }
+
+    fn instructions_for(&self, prepare: &Prepare, harness: &str) -> Result<Vec<PlacedFile>, Refusal> {
+        let asked = prepare.annotations.get(annotation::INSTRUCTIONS).map(String::as_str);
+        let Ok(harness) = self.harnesses.harness(harness) else { return Ok(Vec::new()) };
+        let files = self.instructions.files(harness, asked)?;
+        match files.iter().find_map(|file| self.vault.real_value_in(file.content.as_bytes())) {
+            Some(secret) => Err(Refusal::new(
+                format!("the instructions hold the real value of secret `{secret}`"),
+                "take it out of the file in instructions/",
+            )),
+            None => Ok(files),
+        }
     }
 
     /// What a running container may do: nothing, where it goes beyond a ceiling now. `decided` are the operator's rules

@@ -2,9 +2,12 @@
 
 pub mod accept;
 pub mod classify;
+pub mod connect;
 pub mod identity;
 pub mod original;
 pub mod refusal;
+mod relay;
+mod splice;
 
 pub use accept::serve;
 pub use classify::{Classified, classify};

@@ -44,6 +44,12 @@ impl Permit {
     }
 }
 
+/// To pass TLS through without decrypting it. None if no rule says that; what is inspected is decided request by request.
+pub fn decide_splice(policy: &PolicySet, host: &HostName, port: u16) -> Option<Permit> {
+    let rule = policy.splice(host, port)?;
+    Some(Permit { host: host.clone(), port, policy: policy.label().to_owned(), rule })
+}
+
 pub fn decide(policy: &PolicySet, request: &Request<'_>) -> Result<Permit, Denial> {
     let (host, port) = (request.host, request.port);
     let (reason, rule, remedy) = match policy.decide_request(request) {

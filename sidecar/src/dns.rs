@@ -4,11 +4,15 @@
 //! permit, checked, and dialled as it was checked.
 
 pub mod answer;
+pub mod hop;
 pub mod names;
 pub mod resolve;
 pub mod serve;
 pub mod special;
 mod told;
+pub mod upstream_proxy;
 
+pub use hop::{DialError, Hop};
 pub use names::{Origin, RangeTooSmall, SyntheticNames, SyntheticRange};
 pub use resolve::{PinnedAddress, ResolveDenial, Resolver, ResolverError, Upstream};
+pub use upstream_proxy::{ProxyCredentials, ProxyHost, TunnelError, UpstreamProxy};

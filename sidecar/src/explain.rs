@@ -33,6 +33,12 @@ pub struct Arguments {
     /// Whose hosts `harness-only` means
     #[arg(long, value_name = "NAME", default_value = "generic")]
     harness: String,
+    /// The harness's login that the container has
+    #[arg(long, value_name = "NAME")]
+    login: Option<String>,
+    /// As in the annotation understudy.privacy
+    #[arg(long, value_name = "LEVEL")]
+    privacy: Option<String>,
 }
 
 /// Exit status 0 if it is allowed, 2 if it is refused.
@@ -41,7 +47,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let harnesses = Harnesses::load(Some(&arguments.directories.harnesses()));
     let mut set = Vec::new();
     for name in annotation::list(&arguments.policy) {
-        set.push(policy(name, &arguments.harness, &policies, &harnesses)?);
+        set.push(policy(name, arguments, &policies, &harnesses)?);
     }
     if let Some(allow) = &arguments.allow {
         set.push(Arc::new(Policy::from_allow_annotation(allow)?));
@@ -52,10 +58,24 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if allowed { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
-fn policy(name: &str, harness: &str, policies: &Policies, harnesses: &Harnesses) -> Result<Arc<Policy>> {
+fn policy(
+    name: &str,
+    arguments: &Arguments,
+    policies: &Policies,
+    harnesses: &Harnesses,
+) -> Result<Arc<Policy>> {
     if name == builtin::HARNESS_ONLY {
-        let harness = harnesses.harness(harness)?;
-        return Ok(Arc::new(builtin::harness_only(&harness.name, harness.allowed_hosts())));
+        let harness = harnesses.harness(&arguments.harness)?;
+        let login = arguments.login.as_ref().map(|name| {
+            let login = harness.logins.iter().find(|login| login.name == *name);
+            login.with_context(|| format!("harness {} has no login `{name}`", harness.name))
+        });
+        let level = arguments.privacy.as_deref();
+        if let Some(level) = level.filter(|level| !harness.privacy.levels.contains_key(*level)) {
+            bail!("harness {} has no privacy level `{level}`", harness.name);
+        }
+        let hosts = harness.allowed_hosts(login.transpose()?, level);
+        return Ok(Arc::new(builtin::harness_only(&harness.name, hosts)));
     }
     policies.policy(name).with_context(|| match policies.suggestion(name) {
         Some(meant) => format!("there is no policy {name:?}; did you mean `{meant}`?"),

@@ -14,6 +14,8 @@ pub mod decide;
 pub mod dns;
 pub mod explain;
 pub mod harden;
+pub mod harness_files;
+pub mod instructions;
 pub mod operator;
 pub mod policy_files;
 pub mod proxy;

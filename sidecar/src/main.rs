@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use understudy::config::Directories;
 use understudy::credentials::Catalogue;
 use understudy::secrets::{add, kinds};
-use understudy::{check, explain, policy_files, secrets, serve, status, trail};
+use understudy::{check, explain, harness_files, policy_files, secrets, serve, status, trail};
 use understudy_control::{Client, ControlDirectory, Decide, Effect, Lasting, Reply, Request};
 use understudy_harnesses::Harnesses;
 
@@ -36,6 +36,9 @@ enum Command {
     /// The policies that there are
     #[command(subcommand)]
     Policy(policy_files::Command),
+    /// The harnesses that there are, and what each sets, allows and refuses
+    #[command(subcommand)]
+    Harness(harness_files::Command),
     /// List containers, their policies, grants and counts
     Status {
         #[command(flatten)]
@@ -207,6 +210,7 @@ fn main() -> ExitCode {
         Command::Check(directories) => Ok(check::run(&directories)),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Policy(command) => policy_files::run(&command),
+        Command::Harness(command) => harness_files::run(&command),
         Command::Status { control, json } => print_status(&control, json),
         Command::Secrets(arguments) => print_secrets(&arguments),
         Command::Allow(arguments) => decide(&arguments, Effect::Allow),

@@ -80,7 +80,9 @@ fn named_or_file(policies: &Policies, name: &str) -> Result<Arc<Policy>> {
         with.insert(Policy::parse(name, name, &text)?);
         return with.policy(name).with_context(|| name.to_owned());
     }
-    policies.policy(name).with_context(|| format!("there is no policy {name:?}; list them with: understudy policy list"))
+    policies
+        .policy(name)
+        .with_context(|| format!("there is no policy {name:?}; list them with: understudy policy list"))
 }
 
 /// The order of rules means nothing.
@@ -181,7 +183,8 @@ mod tests {
     fn two_policies_differ_in_rules_and_not_in_their_order() {
         let a = "[[allow]]\nhost = \"a.example\"\n[[allow]]\nhost = \"b.example\"";
         let b = "[[allow]]\nhost = \"b.example\"\n[[allow]]\nhost = \"a.example\"";
-        let (_kept, directories) = directories(&[("a.toml", a), ("b.toml", b), ("c.toml", "extends = [\"a\"]\nopen = true")]);
+        let (_kept, directories) =
+            directories(&[("a.toml", a), ("b.toml", b), ("c.toml", "extends = [\"a\"]\nopen = true")]);
         let policies = Policies::load(Some(&directories.policies()));
         let rules = |name: &str| -> Vec<String> {
             let policy = named_or_file(&policies, name).unwrap();

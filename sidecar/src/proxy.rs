@@ -26,7 +26,7 @@ mod stream;
 pub mod websocket;
 
 pub use answered::answered;
-pub use downstream::Downstream;
+pub use downstream::{Downstream, Wire};
 pub use gateway::{Gateway, GatewayError, GatewayParts, Limits};
 pub(crate) use held_body::HELD_AT_ONCE;
 pub use stream::{Conn, Replay};

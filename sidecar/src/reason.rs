@@ -69,6 +69,8 @@ pub enum Reason {
     NameNotFound,
     /// The upstream cannot be reached, or broke off.
     UpstreamFailed,
+    /// The operator's proxy on the way to the upstream cannot be reached or refused.
+    UpstreamProxyFailed,
     /// The upstream's certificate does not verify.
     UpstreamUntrusted,
     /// The upstream did not answer in time.
@@ -115,6 +117,7 @@ impl Reason {
             Self::PrivateAddress => "private-address",
             Self::NameNotFound => "name-not-found",
             Self::UpstreamFailed => "upstream-failed",
+            Self::UpstreamProxyFailed => "upstream-proxy-failed",
             Self::UpstreamUntrusted => "upstream-untrusted",
             Self::UpstreamTimeout => "upstream-timeout",
             Self::UnreadableAnswer => "unreadable-answer",
@@ -143,9 +146,11 @@ impl Reason {
             Self::BodyTooLarge => 413,
             Self::BodyEncoded => 415,
             Self::Overloaded => 429,
-            Self::NameNotFound | Self::UpstreamFailed | Self::UpstreamUntrusted | Self::UnreadableAnswer => {
-                502
-            }
+            Self::NameNotFound
+            | Self::UpstreamFailed
+            | Self::UpstreamProxyFailed
+            | Self::UpstreamUntrusted
+            | Self::UnreadableAnswer => 502,
             Self::UpstreamTimeout => 504,
             Self::Internal => 500,
             _ => 403,

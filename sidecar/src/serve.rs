@@ -18,8 +18,8 @@ use crate::attach::registry::{Registry, RegistryParts};
 use crate::attach::revocations::Revocations;
 use crate::audit::Audit;
 use crate::ceiling;
-use crate::config::{Directories, Settings};
-use crate::configuration::{Live, Remember};
+use crate::config::Directories;
+use crate::configuration::{Configuration, Live, Remember};
 use crate::connection::{self, Redirected};
 use crate::container::Container;
 use crate::credentials::Surroundings;
@@ -59,7 +59,7 @@ async fn serve(directories: &Directories, live: Arc<Live>, workers: Workers, dra
     let mut hangup = signal(SignalKind::hangup())?;
 
     let audit = Audit::stdout(live.vault().clone());
-    let resolver = Current::new(Arc::new(resolver(&live.current().settings)?));
+    let resolver = Current::new(Arc::new(resolver(&live.current())?));
     let (registry, listener, gateway) = build(directories, &live, &resolver, workers, &audit)?;
     let stop = Arc::new(AtomicBool::new(false));
     let control = {
@@ -166,21 +166,27 @@ fn build(
     Ok((Arc::new(registry), listener, gateway))
 }
 
-fn resolver(settings: &Settings) -> Result<Resolver> {
-    Ok(Resolver::new(settings.names.clone(), &settings.resolvers, settings.synthetic_range)?)
+fn resolver(configuration: &Configuration) -> Result<Resolver> {
+    let settings = &configuration.settings;
+    let resolver = Resolver::new(settings.names.clone(), &settings.resolvers, settings.synthetic_range)?;
+    Ok(resolver.through(configuration.upstream_proxy.clone()))
 }
 
 /// Gives what a reload brings to those who hold a part of it.
 fn reloader(live: &Arc<Live>, registry: &Arc<Registry>, in_force: Current<Resolver>) -> Reloader {
     let (configuration, registry, runtime) = (Arc::clone(live), Arc::clone(registry), Handle::current());
-    let settings = Mutex::new(live.current().settings.clone());
+    let made_of = |configuration: &Configuration| {
+        (configuration.settings.clone(), configuration.upstream_proxy.clone())
+    };
+    let before = Mutex::new(made_of(&live.current()));
     Reloader::new(Arc::clone(live), move || {
         let _context = runtime.enter();
-        let now = configuration.current().settings.clone();
-        let mut before = settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = configuration.current();
+        let now = made_of(&current);
+        let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
         // Another resolver forgets what it looked up, so only where it has to be.
         if *before != now {
-            match resolver(&now) {
+            match resolver(&current) {
                 Ok(resolver) => in_force.replace(Arc::new(resolver)),
                 Err(error) => tracing::error!("sidecar.toml: {error:#}; the resolver stays what it was"),
             }

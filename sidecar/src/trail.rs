@@ -56,7 +56,9 @@ pub fn kept(call: Call<'_>) -> Result<Vec<String>> {
     loop {
         let Lines { lines, next, lost, more } = since(call, from)?;
         if lost > 0 {
-            eprintln!("understudy: the first {lost} lines of this run are not kept; `--from` reads them from a file");
+            eprintln!(
+                "understudy: the first {lost} lines of this run are not kept; `--from` reads them from a file"
+            );
         }
         all.extend(lines);
         from = next;

@@ -209,6 +209,11 @@ pub enum Write {
     /// `content` is a JSON object that is merged into the JSON object that is there, keys of `content` winning,
     /// objects merged in depth.
     MergeJson,
+    /// `content` is `KEY=value` lines, which take the place of those of the same keys.
+    MergeEnv,
+    /// `content` is a block of a text for people, between marks of ours, which takes the place of an earlier one; an
+    /// empty one only removes that.
+    Block,
 }
 
 /// A place where an agent's own login would put a real credential.

@@ -4,8 +4,10 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// `KEY=value` files are named by pointers that start with this.
+/// Pointers that are none of JSON's: lines `KEY=value`, lines `KEY: value`, and lines that are URLs with a password.
 const ENVIRONMENT: &str = "env:";
+const YAML: &str = "yaml:";
+const URL: &str = "url";
 
 /// Where a credential is; never the credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,19 +30,18 @@ impl fmt::Display for LoginError {
 
 impl std::error::Error for LoginError {}
 
-/// `pointers` are JSON pointers (RFC 6901) in which a segment `*` stands for every member, or `env:KEY` for a line of a
-/// file of `KEY=value` lines. Any string at or below such a place must be empty or one of `stand_ins`.
+/// `pointers` are JSON pointers (RFC 6901) in which a segment `*` stands for every member, or those of lines. Any string
+/// at or below such a place must be empty or one of `stand_ins`.
 pub(crate) fn check(content: &[u8], pointers: &[String], stand_ins: &[String]) -> Result<(), LoginError> {
     if content.trim_ascii().is_empty() {
         return Ok(());
     }
     let fine = |value: &str| value.is_empty() || stand_ins.iter().any(|stand_in| stand_in == value);
-    let (variables, pointers): (Vec<_>, Vec<_>) =
-        pointers.iter().partition(|pointer| pointer.starts_with(ENVIRONMENT));
     let text = String::from_utf8_lossy(content);
-    for pointer in variables {
-        let key = pointer.strip_prefix(ENVIRONMENT).unwrap_or_default();
-        if !values(&text, key).all(fine) {
+    let (lines, pointers): (Vec<&String>, Vec<_>) =
+        pointers.iter().partition(|pointer| values(&text, pointer).is_some());
+    for pointer in lines {
+        if !values(&text, pointer).unwrap_or_default().into_iter().all(fine) {
             return Err(LoginError::Credential { pointer: pointer.clone() });
         }
     }
@@ -84,14 +85,31 @@ fn strings_are(value: &Value, fine: &impl Fn(&str) -> bool) -> bool {
     }
 }
 
-/// The values of `key`, without the quotes around them.
-fn values<'a>(text: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
-    text.lines().filter_map(move |line| {
-        let line = line.trim_start();
+/// What a pointer that is none of JSON's leads to; None if it is one of JSON's.
+fn values<'a>(text: &'a str, pointer: &str) -> Option<Vec<&'a str>> {
+    if pointer == URL {
+        return Some(text.lines().filter_map(password).collect());
+    }
+    let (key, separator) = match (pointer.strip_prefix(ENVIRONMENT), pointer.strip_prefix(YAML)) {
+        (Some(key), _) => (key, '='),
+        (None, Some(key)) => (key, ':'),
+        (None, None) => return None,
+    };
+    let value = |line: &'a str| {
+        let line = line.trim_start().trim_start_matches("- ");
         let line = line.strip_prefix("export ").unwrap_or(line);
-        let (name, value) = line.split_once('=')?;
-        (name.trim() == key).then(|| unquoted(value.trim()))
-    })
+        let (name, value) = line.split_once(separator)?;
+        (unquoted(name.trim()) == key).then(|| unquoted(value.trim()))
+    };
+    Some(text.lines().filter_map(value).collect())
+}
+
+/// Of `scheme://user:password@host`. With no password the user may be the credential; what is encoded is taken as it is,
+/// and is then no stand-in.
+fn password(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once("://")?;
+    let (user, _) = rest.split('/').next()?.rsplit_once('@')?;
+    Some(user.split_once(':').map_or(user, |(_, password)| password))
 }
 
 fn unquoted(value: &str) -> &str {
@@ -144,6 +162,27 @@ mod tests {
     fn what_cannot_be_parsed_is_refused() {
         assert_eq!(verdict("{\n token: sk-real", &["/token"]), Err(LoginError::NotJson { line: 2 }));
         assert!(verdict("\u{feff}{}", &["/token"]).is_err());
+    }
+
+    #[test]
+    fn lines_of_yaml_and_urls_are_understood() {
+        for (fine, pointer) in [
+            ("github.com:\n    oauth_token: sk-stand-in\n    user: me\n", "yaml:oauth_token"),
+            ("- 'oauth_token': \"other\"", "yaml:oauth_token"),
+            ("https://me:sk-stand-in@github.com\n# note\n", "url"),
+            ("https://github.com/a@b\n", "url"),
+        ] {
+            verdict(fine, &[pointer]).unwrap();
+        }
+        for (real, pointer) in [
+            ("github.com:\n    users:\n        me:\n            oauth_token: sk-real\n", "yaml:oauth_token"),
+            ("\"oauth_token\": sk-real", "yaml:oauth_token"),
+            ("https://me:sk-real@github.com", "url"),
+            ("https://sk-real@github.com", "url"),
+            ("https://me:sk-stand-in@a.example\nhttps://me:sk-real@b.example", "url"),
+        ] {
+            assert!(verdict(real, &[pointer]).is_err(), "{real}");
+        }
     }
 
     #[test]

@@ -25,24 +25,24 @@ pub(crate) fn apply(
     bound: &[Place],
 ) -> Result<Value> {
     let mounted: Vec<&Path> = config.mounts().iter().map(|mount| mount.destination().as_path()).collect();
-    let bundle = trust::collect(&config.root(), &prepared.authority, &mounted)?;
+    let trust = trust::collect(&config.root(), &prepared.authority, &mounted)?;
     // Gone before it is made anew: the container may have been started before.
     Record::remove(installation, &config.id)?;
     let prepare = Prepare { env: Default::default(), args: Vec::new(), ..request };
     let mut record = Record { prepare, environment: Vec::new(), running: None };
     record.save(installation)?;
-    let guest = guest::write(&Record::directory(installation, &config.id), &bundle, prepared, bound)?;
+    let guest = guest::write(&Record::directory(installation, &config.id), &trust, prepared, bound)?;
 
     let mut document = config.document.clone();
     let process = member(&mut document, "process")?;
     let mut notes = prepared.notes.clone();
-    notes.extend(bundle.notes.iter().cloned());
-    notes.extend(mounts::covered(config.mounts(), &bundle.paths));
+    notes.extend(trust.notes.iter().cloned());
+    notes.extend(mounts::covered(config.mounts(), &trust.places));
     record.environment = environment::change(process, &prepared.env, &mut notes)?;
     record.save(installation)?;
     drop_capabilities(process);
     let homes = environment::values(process, "HOME");
-    mounts::change(root(&mut document)?, installation, &guest, &bundle.paths)?;
+    mounts::change(root(&mut document)?, installation, &guest, &trust.places)?;
     seccomp::close(member(&mut document, "linux")?)?;
     add_placing(&mut document, &homes)?;
     // Podman's runtimes say nothing of a hook's output unless told where to put it (crun(1), ANNOTATIONS).
@@ -134,7 +134,9 @@ mod tests {
         let record = Record::load(&tree.installation(), &config.id).unwrap().unwrap();
         assert!(record.prepare.env.is_empty());
         let directory = Record::directory(&tree.installation(), &config.id);
-        for file in ["ca.crt", "bundle.pem", "resolv.conf", "place.json", "mounts.json"] {
+        for file in
+            ["ca.crt", "bundle.pem", "trust.p12", "chromium.json", "resolv.conf", "place.json", "mounts.json"]
+        {
             assert!(!fs::read(directory.join("guest").join(file)).unwrap().is_empty(), "{file}");
         }
         assert!(!fs::read_to_string(directory.join("record.json")).unwrap().contains("real"));

@@ -48,6 +48,62 @@ pub(super) fn read(root: &Path, path: &str) -> io::Result<Option<Seen>> {
     Ok(Some(Seen { bytes, real }))
 }
 
+/// Where a file of this path would be made below `root`, or is.
+#[derive(Debug)]
+pub(super) struct Spot {
+    /// The path without links.
+    pub(super) real: PathBuf,
+    /// Its size, if there is a regular file.
+    pub(super) size: Option<u64>,
+}
+
+/// Looks where a mount at `path` would come to lie; what is missing of its directories would be made. None if its
+/// directory must be there, and is not.
+///
+/// # Errors
+/// If something else than directories and a regular file lies on the way: a link that leads nowhere is one, since whoever
+/// makes the file would follow it.
+pub(super) fn spot(root: &Path, path: &str, make_directory: bool) -> io::Result<Option<Spot>> {
+    let root = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let path = Path::new(path);
+    let mut last = None;
+    for known in path.ancestors() {
+        match openat2(&root, known, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            Ok(seen) => {
+                last = Some((known, seen));
+                break;
+            }
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    let Some((known, seen)) = last else { return Err(io::Error::other("not a path")) };
+    let status = fstat(&seen)?;
+    let kind = FileType::from_raw_mode(status.st_mode);
+    if known == path {
+        return match kind {
+            FileType::RegularFile => {
+                Ok(Some(Spot { real: below(&root, &seen)?, size: u64::try_from(status.st_size).ok() }))
+            }
+            _ => Err(io::Error::other("not a regular file")),
+        };
+    }
+    if kind != FileType::Directory {
+        return Err(io::Error::other(format!("{} is not a directory", known.display())));
+    }
+    if path.parent() != Some(known) && !make_directory {
+        return Ok(None);
+    }
+    let missing = path.strip_prefix(known).map_err(|_| io::Error::other("not a path"))?;
+    let next = missing.components().next().ok_or_else(|| io::Error::other("not a path"))?;
+    match openat(&seen, next.as_os_str(), OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::NOENT) => Ok(Some(Spot { real: below(&root, &seen)?.join(missing), size: None })),
+        Ok(_) => Err(io::Error::other("a link that leads nowhere is on the way")),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// Where `seen` is when `root` is `/`.
 fn below(root: &OwnedFd, seen: &OwnedFd) -> io::Result<PathBuf> {
     let path = |fd: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));

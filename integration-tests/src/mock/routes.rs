@@ -1,4 +1,4 @@
-//! What is answered to which path. The host plays no part: every host name is served alike.
+//! What is answered to which path. Every host name is served alike.
 //!
 //! | path | answer |
 //! |---|---|
@@ -9,7 +9,8 @@
 //! | `/upload` | length and SHA-256 of the request's body |
 //! | `/ws` | WebSocket that sends back what it receives |
 //! | `/git/…` | repositories, by `git http-backend` |
-//! | the Anthropic API | see `anthropic` |
+//! | `/private/…` | the same ones, to who logs in by the scheme `Basic` |
+//! | the providers' own APIs | see `provider` |
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -24,7 +25,8 @@ use ring::digest;
 use serde_json::json;
 
 use super::log::{self, Entry};
-use super::{Arrival, Shared, anthropic, git, websocket};
+use super::provider::{self, Asked};
+use super::{Arrival, Shared, git, websocket};
 
 pub(super) type Body = BoxBody<Bytes, Infallible>;
 
@@ -49,7 +51,22 @@ pub(super) async fn answer(
     if let (Some(root), Some(rest)) = (&shared.git_root, path.strip_prefix("/git/")) {
         return git::backend(root, rest, &parts, &received.kept).await;
     }
-    if let Some(answer) = anthropic::answer(parts.method.as_str(), &path, &parts.headers, &received.kept) {
+    if let (Some(root), Some(rest)) = (&shared.git_root, path.strip_prefix("/private/")) {
+        let authorization = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        if !authorization.is_some_and(|value| value.starts_with("Basic ")) {
+            return challenge();
+        }
+        return git::backend(root, rest, &parts, &received.kept).await;
+    }
+    let host = host(&parts);
+    let asked = Asked {
+        method: parts.method.as_str(),
+        host: &host,
+        path: &path,
+        headers: &parts.headers,
+        body: &received.kept,
+    };
+    if let Some(answer) = provider::answer(&asked) {
         let kind = if answer.stream { "text/event-stream" } else { "application/json" };
         return whole(StatusCode::OK, kind, answer.body);
     }
@@ -79,6 +96,14 @@ pub(super) fn whole(status: StatusCode, kind: &str, body: impl Into<Bytes>) -> R
         .status(status)
         .header(header::CONTENT_TYPE, kind)
         .body(Full::new(body.into()).boxed())?)
+}
+
+/// RFC 7617.
+fn challenge() -> Result<Response<Body>> {
+    let mut response = whole(StatusCode::UNAUTHORIZED, "text/plain", "")?;
+    let scheme = header::HeaderValue::from_static("Basic realm=\"mock\"");
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+    Ok(response)
 }
 
 fn json_answer(status: StatusCode, value: &serde_json::Value) -> Result<Response<Body>> {

@@ -1,10 +1,15 @@
 //! What the sidecar of a stand is told: names, secrets, policies.
 
+mod providers;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use ring::rand::{SecureRandom, SystemRandom};
+
+pub use providers::{PROVIDERS, Provider};
 
 use super::Paths;
 use crate::podman::{podman, run};
@@ -91,6 +96,8 @@ pub struct Secrets {
     pub anthropic: String,
     pub account: String,
     pub generic: String,
+    /// Of [`PROVIDERS`], by name.
+    providers: BTreeMap<&'static str, String>,
 }
 
 /// Values of a stand are as good as real ones to a search, and just as unwelcome in a message.
@@ -102,7 +109,9 @@ impl std::fmt::Debug for Secrets {
 
 impl Secrets {
     pub(super) fn random() -> Result<Self> {
+        let provider = |provider: &Provider| Ok((provider.secret, provider.value(drawn)?));
         Ok(Self {
+            providers: PROVIDERS.iter().map(provider).collect::<Result<_>>()?,
             anthropic: format!("sk-ant-api03-{}AA", letters(93)?),
             account: format!("sk-ant-oat01-{}AA", letters(93)?),
             generic: format!("example_{}", letters(40)?),
@@ -110,24 +119,30 @@ impl Secrets {
     }
 
     /// All of them, for searches.
-    pub fn all(&self) -> [&str; 3] {
-        [&self.anthropic, &self.account, &self.generic]
+    pub fn all(&self) -> Vec<&str> {
+        let providers = self.providers.values().map(String::as_str);
+        providers.chain([self.anthropic.as_str(), &self.account, &self.generic]).collect()
     }
 
-    fn value(&self, name: &str) -> &str {
+    /// By the name of the secret.
+    pub fn value(&self, name: &str) -> &str {
         match name {
             ANTHROPIC => &self.anthropic,
             ACCOUNT => &self.account,
-            _ => &self.generic,
+            name => self.providers.get(name).unwrap_or(&self.generic),
         }
     }
 }
 
 fn letters(count: usize) -> Result<String> {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    drawn(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", count)
+}
+
+/// Not quite evenly, where the alphabet's length does not divide 256.
+fn drawn(alphabet: &[u8], count: usize) -> Result<String> {
     let mut bytes = vec![0; count];
     SystemRandom::new().fill(&mut bytes).ok().context("no random bytes")?;
-    Ok(bytes.into_iter().map(|byte| char::from(ALPHABET[usize::from(byte & 63)])).collect())
+    Ok(bytes.into_iter().map(|byte| char::from(alphabet[usize::from(byte) % alphabet.len()])).collect())
 }
 
 /// Writes the configuration directory and creates the Podman secrets.
@@ -135,9 +150,15 @@ pub(super) fn write(paths: &Paths, secrets: &Secrets, given: &[&str]) -> Result<
     let directory = &paths.configuration;
     fs::create_dir_all(directory.join("policies"))?;
     fs::copy(paths.world.join("ca.crt"), directory.join("world-ca.crt"))?;
-    fs::write(directory.join("sidecar.toml"), SIDECAR)?;
     let declared = DECLARATIONS.iter().filter(|(name, _)| given.contains(name));
-    fs::write(directory.join("secrets.toml"), declared.map(|(_, text)| *text).collect::<String>())?;
+    let declared = declared.map(|(_, text)| (*text).to_owned());
+    let providers: Vec<_> = PROVIDERS.iter().filter(|provider| given.contains(&provider.secret)).collect();
+    let declared = declared.chain(providers.iter().map(|provider| provider.declaration()));
+    fs::write(directory.join("secrets.toml"), declared.collect::<String>())?;
+    let names: BTreeSet<_> = providers.iter().flat_map(|provider| provider.names()).collect();
+    let missing = names.into_iter().filter(|name| !SIDECAR.contains(&format!("{name:?}")));
+    let names: String = missing.map(|name| format!("{name:?} = \"127.0.0.1\"\n")).collect();
+    fs::write(directory.join("sidecar.toml"), format!("{SIDECAR}{names}"))?;
     fs::write(directory.join("policies/world.toml"), WORLD)?;
     for name in given {
         // there is none yet, or one of an earlier stand

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails as tests do")]
 
+mod clients;
+
 use std::fs;
 use std::time::Duration;
 

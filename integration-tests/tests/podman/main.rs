@@ -14,6 +14,7 @@ mod network;
 mod refusals;
 mod reload;
 mod stages;
+mod trust;
 
 use understudy_integration_tests::podman::Outcome;
 use understudy_integration_tests::stand::Stand;

@@ -14,6 +14,7 @@ use crate::ceiling;
 use crate::config::{Directories, Settings};
 use crate::credentials::{Catalogue, InstallationKey, KnownStandIns, Loading, Source, Surroundings, Vault};
 use crate::current::Current;
+use crate::instructions::Instructions;
 
 pub struct Live {
     directories: Directories,
@@ -52,10 +53,13 @@ impl Live {
             ask_again: true,
         };
         let vault = Arc::new(Vault::load(&directories.secrets_toml(), loading)?);
+        let proxy = settings.upstream_proxy.as_ref().map(|proxy| proxy.read(&around));
         let configuration = Configuration {
             settings,
+            upstream_proxy: proxy.transpose().map_err(anyhow::Error::msg)?,
             harnesses: Harnesses::load(Some(&directories.harnesses())),
             policies: Policies::load(Some(&directories.policies())),
+            instructions: Instructions::load(&directories.instructions()),
             ceiling: ceiling::load(&directories.ceiling_toml())?,
             catalogue,
             vault: Arc::clone(&vault),
@@ -88,6 +92,11 @@ impl Live {
         let before = self.current();
         let mut stale = Vec::new();
         let settings = self.settings(&before.settings, &mut stale);
+        let proxy = settings.upstream_proxy.as_ref().map(|proxy| proxy.read(&self.around)).transpose();
+        let upstream_proxy = proxy.unwrap_or_else(|error| {
+            stale.push(format!("{error}; the proxy that was in force stays"));
+            before.upstream_proxy.clone()
+        });
         let catalogue = self.catalogue(&before.catalogue, &mut stale);
         let vault = self.secrets(&catalogue, &before.vault, ask_again, &mut stale);
         if let Err(error) = self.remember(&vault) {
@@ -96,8 +105,10 @@ impl Live {
         let ceiling = self.ceiling(&before.ceiling, &mut stale);
         let configuration = Configuration {
             settings,
+            upstream_proxy,
             harnesses: Harnesses::load(Some(&self.directories.harnesses())).or_before(&before.harnesses),
             policies: Policies::load(Some(&self.directories.policies())).or_before(&before.policies),
+            instructions: Instructions::load(&self.directories.instructions()),
             ceiling,
             catalogue,
             vault: Arc::clone(&vault),
@@ -112,12 +123,14 @@ impl Live {
         let directories = &self.directories;
         let mut files =
             vec![directories.sidecar_toml(), directories.secrets_toml(), directories.ceiling_toml()];
-        for directory in [directories.policies(), directories.harnesses(), directories.catalogue()] {
+        let policies = [directories.policies(), directories.instructions()];
+        for directory in policies.into_iter().chain([directories.harnesses(), directories.catalogue()]) {
             let entries = fs::read_dir(directory).into_iter().flatten();
             files.extend(entries.filter_map(|entry| Some(entry.ok()?.path())));
         }
         let vault = self.vault.current();
         files.extend(vault.declarations().filter_map(|declaration| declaration.source.file(&self.around)));
+        files.extend(self.proxy_source().and_then(|source| source.file(&self.around)));
         files.sort();
         files.dedup();
         files
@@ -200,11 +213,16 @@ impl Live {
     /// Names of variables that values were read from.
     pub fn variables(&self) -> Vec<String> {
         let vault = self.vault.current();
-        let variables = vault.declarations().filter_map(|declaration| match &declaration.source {
-            Source::Variable(name) => Some(name.clone()),
+        let sources = vault.declarations().map(|declaration| declaration.source.clone());
+        let variables = sources.chain(self.proxy_source()).filter_map(|source| match source {
+            Source::Variable(name) => Some(name),
             _ => None,
         });
         variables.collect()
+    }
+
+    fn proxy_source(&self) -> Option<Source> {
+        self.current().settings.upstream_proxy.as_ref()?.credentials.clone()
     }
 }
 
@@ -254,6 +272,30 @@ mod tests {
             let around = Surroundings { podman_secrets: "/none".into(), credentials: None, host_run: true };
             Live::load(&self.directories, around, Remember::Yes)
         }
+    }
+
+    #[test]
+    fn the_credentials_of_the_way_out_are_read_and_kept() {
+        let place = Place::new();
+        let file = place.directories.config.join("proxy");
+        let declared = format!("[upstream-proxy]\nurl = \"http://127.0.0.1:1\"\nfile = {file:?}\n");
+        place.write("sidecar.toml", &declared);
+        let error = place.load().unwrap_err().to_string();
+        assert!(error.starts_with("sidecar.toml: [upstream-proxy]: file "), "{error}");
+        place.write("proxy", "me:one\n");
+        let live = place.load().unwrap();
+        let proxy = |live: &Live| live.current().upstream_proxy.clone().unwrap();
+        let first = proxy(&live);
+        assert!(first.credentials.is_some() && live.files().contains(&file));
+        place.write("proxy", "me:two\n");
+        live.reload(false);
+        let second = proxy(&live);
+        assert_ne!(second, first);
+        place.write("proxy", "nonsense");
+        live.reload(false);
+        assert_eq!(proxy(&live), second);
+        let problems = live.current().problems();
+        assert!(problems.iter().any(|line| line.contains("expected `user:password`")), "{problems:?}");
     }
 
     const POLICY: &str = "[[allow]]\nhost = \"a.example\"";

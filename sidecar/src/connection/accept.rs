@@ -8,17 +8,22 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use pingora_core::protocols::{IO, Stream};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::classify::{Classified, Hello, LIMIT, classify};
-use super::identity::{of_plain, of_tls};
+use super::connect::{self, Asked};
+use super::identity::{Standing, of_plain, of_tls};
 use super::refusal;
+use super::relay::Passed;
+use super::splice::{self, Splice};
 use crate::audit::{Audit, Decision, Entry};
 use crate::container::{Container, OpenConnection};
-use crate::proxy::{Conn, Downstream, Gateway, Replay};
+use crate::decide::Permit;
+use crate::dns::Origin;
+use crate::proxy::{Conn, Downstream, Gateway, Replay, Wire};
 use crate::reason::Reason;
 use crate::workers::Seat;
 
@@ -93,8 +98,15 @@ async fn converse(
     worker: usize,
 ) -> Result<(), Fault> {
     // Boxed: what it takes to get there is large, and would stay for the connection's life.
-    let Established { stream, http2, downstream } =
-        Box::pin(establish(stream, container, gateway, line, worker)).await?;
+    let established = Box::pin(establish(stream, container, gateway, line, worker)).await?;
+    let (stream, http2, downstream) = match established {
+        Established::Requests { stream, http2, downstream } => (stream, http2, downstream),
+        Established::Splice(splice) => {
+            let (passed, permit) = (Arc::new(Passed::default()), splice.permit.clone());
+            let connected = || line.passes(&permit, &passed);
+            return splice.pass(gateway, &passed, connected).await;
+        }
+    };
     gateway.converse(stream, &downstream).await;
     if downstream.requests() > 0 {
         return Ok(());
@@ -105,19 +117,23 @@ async fn converse(
     })
 }
 
-/// A connection that requests can come on.
-struct Established {
-    stream: Stream,
-    http2: bool,
-    downstream: Arc<Downstream>,
+/// What a connection has become.
+enum Established {
+    /// Requests can come on it.
+    Requests {
+        stream: Stream,
+        http2: bool,
+        downstream: Arc<Downstream>,
+    },
+    Splice(Splice),
 }
 
 impl Established {
-    fn new<T>(stream: Conn<T>, downstream: Arc<Downstream>) -> Self
+    fn requests<T>(stream: Conn<T>, downstream: Arc<Downstream>) -> Self
     where
         Conn<T>: IO + 'static,
     {
-        Self { http2: stream.is_http2(), stream: Box::new(stream), downstream }
+        Self::Requests { http2: stream.is_http2(), stream: Box::new(stream), downstream }
     }
 }
 
@@ -143,21 +159,18 @@ async fn establish(
         entry.host = Some(destination.ip().to_string());
         entry.port = Some(destination.port());
     });
+    drop(stream.set_nodelay(true));
     let mut first = BytesMut::with_capacity(4096);
-    let classified = match timeout(gateway.limits().first_bytes, read_first(&mut stream, &mut first)).await {
-        Ok(Ok(classified)) => classified,
-        Ok(Err(fault)) => {
+    let direct =
+        Goal { origin: container.names.origin(destination.ip()), port: destination.port(), tunnelled: false };
+    let (classified, goal) = match opening(&mut stream, &mut first, direct, container, gateway, line).await {
+        Ok(opening) => opening,
+        Err(fault) => {
             refusal::reset(stream);
             return Err(fault);
         }
-        Err(_) => {
-            refusal::reset(stream);
-            return Err(Fault::new(Reason::Timeout, "too little arrived to tell what it is"));
-        }
     };
-    drop(stream.set_nodelay(true));
-    let origin = container.names.origin(destination.ip());
-    let port = destination.port();
+    let Goal { origin, port, tunnelled } = goal;
     match classified {
         Classified::Tls(hello) => {
             line.entry(|entry| entry.protocol = "https");
@@ -168,7 +181,17 @@ async fn establish(
                     return Err(Fault::new(reason, "TLS without a usable server name"));
                 }
             };
-            let downstream = Downstream::new(Arc::clone(container), identity, port, true, worker);
+            if identity.standing == Standing::LookedUp
+                && let Some(name) = &identity.name
+                && let Some(permit) = splice::permit(gateway, container, name, port)
+            {
+                line.entry(|entry| {
+                    (entry.protocol, entry.host) = ("tls", Some(name.to_string()));
+                    entry.rule = Some(permit.rule().to_owned());
+                });
+                return Ok(Established::Splice(Splice { permit, stream, first: first.freeze() }));
+            }
+            let downstream = Downstream::new(Arc::clone(container), identity, port, Wire::Tls, worker);
             line.becomes(&downstream);
             secure(Replay::new(first.freeze(), stream), hello, downstream, gateway).await
         }
@@ -176,10 +199,11 @@ async fn establish(
             line.entry(|entry| entry.protocol = "http");
             let identity = of_plain(origin);
             let http2 = classified == Classified::Http2Preface;
-            let downstream = Downstream::new(Arc::clone(container), identity, port, false, worker);
+            let wire = if tunnelled { Wire::Tunnelled } else { Wire::Plain };
+            let downstream = Downstream::new(Arc::clone(container), identity, port, wire, worker);
             line.becomes(&downstream);
             let stream = Replay::new(first.freeze(), stream);
-            Ok(Established::new(Conn::new(stream, Arc::clone(&downstream), http2), downstream))
+            Ok(Established::requests(Conn::new(stream, Arc::clone(&downstream), http2), downstream))
         }
         Classified::Other => {
             refusal::reset(stream);
@@ -193,6 +217,69 @@ async fn establish(
             refusal::reset(stream);
             Err(Fault::new(Reason::Malformed, "too much before it is clear what it is"))
         }
+    }
+}
+
+/// Where a connection wants to go.
+struct Goal {
+    origin: Origin,
+    port: u16,
+    /// By a CONNECT, of which there is at most one.
+    tunnelled: bool,
+}
+
+/// What a connection is and where it goes; behind a CONNECT, what comes through the tunnel.
+async fn opening(
+    stream: &mut TcpStream,
+    first: &mut BytesMut,
+    direct: Goal,
+    container: &Container,
+    gateway: &Gateway,
+    line: &mut Line,
+) -> Result<(Classified, Goal), Fault> {
+    let limit = gateway.limits().first_bytes;
+    let too_late = |_| Fault::new(Reason::Timeout, "too little arrived to tell what it is");
+    let classified = timeout(limit, read_first(stream, first)).await.map_err(too_late)??;
+    if classified != Classified::Http1 {
+        return Ok((classified, direct));
+    }
+    let Some((tunnel, length)) = timeout(limit, read_connect(stream, first)).await.map_err(too_late)?? else {
+        return Ok((classified, direct));
+    };
+    drop(first.split_to(length));
+    line.entry(|entry| {
+        (entry.host, entry.port) = (Some(tunnel.shown_host()), Some(tunnel.port));
+    });
+    stream
+        .write_all(connect::ESTABLISHED)
+        .await
+        .map_err(|error| Fault::broken_off(&format!("the container broke off: {error}")))?;
+    let classified = timeout(limit, read_first(stream, first)).await.map_err(too_late)??;
+    Ok((classified, Goal { origin: tunnel.origin(&container.names), port: tunnel.port, tunnelled: true }))
+}
+
+/// The tunnel that is asked for, and the length of the head that asks. None: it is another request.
+async fn read_connect(
+    stream: &mut TcpStream,
+    first: &mut BytesMut,
+) -> Result<Option<(connect::Tunnel, usize)>, Fault> {
+    loop {
+        match connect::asked(first) {
+            Asked::Tunnel(tunnel, length) => return Ok(Some((tunnel, length))),
+            Asked::Other => return Ok(None),
+            Asked::NeedMore if first.len() >= LIMIT => return Ok(None),
+            Asked::NeedMore => read_some(stream, first, 1024).await?,
+        }
+    }
+}
+
+async fn read_some(stream: &mut TcpStream, first: &mut BytesMut, room: usize) -> Result<(), Fault> {
+    first.reserve(room);
+    match stream.read_buf(first).await {
+        Ok(0) if first.is_empty() => Err(Fault::new(Reason::Timeout, "closed without a byte")),
+        Ok(0) => Err(Fault::new(Reason::Malformed, "closed before it was clear what it is")),
+        Ok(_) => Ok(()),
+        Err(error) => Err(Fault::new(Reason::Malformed, &error.to_string())),
     }
 }
 
@@ -214,15 +301,7 @@ async fn read_first(stream: &mut TcpStream, first: &mut BytesMut) -> Result<Clas
             return Ok(classified);
         }
         while first.len() < at_least {
-            first.reserve(at_least - first.len());
-            match stream.read_buf(first).await {
-                Ok(0) if first.is_empty() => {
-                    return Err(Fault::new(Reason::Timeout, "closed without a byte"));
-                }
-                Ok(0) => return Err(Fault::new(Reason::Malformed, "closed before it was clear what it is")),
-                Ok(_) => {}
-                Err(error) => return Err(Fault::new(Reason::Malformed, &error.to_string())),
-            }
+            read_some(stream, first, at_least - first.len()).await?;
         }
     }
 }
@@ -245,7 +324,7 @@ async fn secure(
         Err(_) => return Err(Fault::new(Reason::Timeout, "TLS handshake")),
     };
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    Ok(Established::new(Conn::secure(stream, Arc::clone(&downstream), http2), downstream))
+    Ok(Established::requests(Conn::secure(stream, Arc::clone(&downstream), http2), downstream))
 }
 
 /// A client that does not trust us is the usual one: says what to look at.
@@ -274,30 +353,36 @@ fn handshake_fault(error: &io::Error, hello: &Hello) -> Fault {
 }
 
 /// Why a connection did not become requests.
-struct Fault {
-    reason: Reason,
+pub(super) struct Fault {
+    /// None if it is the container that ended it.
+    reason: Option<Reason>,
     detail: String,
 }
 
 impl Fault {
-    fn new(reason: Reason, detail: &str) -> Self {
-        Self { reason, detail: detail.to_owned() }
+    pub(super) fn new(reason: Reason, detail: &str) -> Self {
+        Self { reason: Some(reason), detail: detail.to_owned() }
+    }
+
+    pub(super) fn broken_off(detail: &str) -> Self {
+        Self { reason: None, detail: detail.to_owned() }
     }
 }
 
-/// The one audit line of a connection without requests, written when dropped, also after a panic.
+/// The one audit line of a connection without requests, spliced ones among them; written when dropped, also after a panic.
 struct Line {
     container: Arc<Container>,
     audit: Audit,
     entry: Option<Entry>,
     downstream: Option<Arc<Downstream>>,
+    passed: Option<Arc<Passed>>,
 }
 
 impl Line {
     fn new(container: Arc<Container>, audit: Audit) -> Self {
         let mut entry = Entry::new(&container, "tcp");
         entry.reason = Some(Reason::Internal);
-        Self { container, audit, entry: Some(entry), downstream: None }
+        Self { container, audit, entry: Some(entry), downstream: None, passed: None }
     }
 
     fn entry(&mut self, change: impl FnOnce(&mut Entry)) {
@@ -313,11 +398,20 @@ impl Line {
         self.downstream = Some(Arc::clone(downstream));
     }
 
+    /// What it carries is passed through from now on.
+    fn passes(&mut self, permit: &Permit, passed: &Arc<Passed>) {
+        self.entry(|entry| {
+            (entry.decision, entry.reason) = (Decision::Allowed, None);
+            entry.rule = Some(permit.rule().to_owned());
+        });
+        self.passed = Some(Arc::clone(passed));
+    }
+
     fn fail(&mut self, fault: Fault) {
         self.entry(|entry| {
-            entry.reason = Some(fault.reason);
+            entry.reason = fault.reason;
             entry.detail = Some(fault.detail).filter(|detail| !detail.is_empty());
-            if fault.reason == Reason::Revoked {
+            if fault.reason == Some(Reason::Revoked) || entry.decision == Decision::Allowed {
                 entry.decision = Decision::Terminated;
             }
         });
@@ -326,14 +420,18 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let Some(entry) = self.entry.take() else { return };
+        let Some(mut entry) = self.entry.take() else { return };
         // Requests have lines of their own.
         if self.downstream.as_ref().is_some_and(|downstream| downstream.requests() > 0) {
             return;
         }
+        if let Some(passed) = &self.passed {
+            (entry.bytes_up, entry.bytes_down) = (passed.up.load(Relaxed), passed.down.load(Relaxed));
+        }
         match entry.decision {
+            Decision::Allowed => &self.container.counters.allowed,
+            Decision::Denied => &self.container.counters.denied,
             Decision::Terminated => &self.container.counters.terminated,
-            Decision::Allowed | Decision::Denied => &self.container.counters.denied,
         }
         .fetch_add(1, Relaxed);
         self.audit.write(entry);

@@ -30,6 +30,7 @@ macro_rules! built_in {
 }
 
 built_in![
+    "alibaba",
     "amp",
     "anthropic",
     "aws",

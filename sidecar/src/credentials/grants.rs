@@ -29,6 +29,14 @@ impl Grants {
         self.names.contains(name)
     }
 
+    /// The login of `harness` that one of them is, as [`choose`] saw to it that there is one at the most.
+    pub(super) fn login<'h>(&self, harness: &'h Descriptor, vault: &Vault) -> Option<&'h Login> {
+        let secrets = self.names.iter().filter_map(|name| vault.secret(name));
+        let mut logins = secrets
+            .filter_map(|secret| harness.logins.iter().find(|login| fits(login, secret.declaration())));
+        logins.next()
+    }
+
     /// Names of the granted secrets, sorted.
     pub fn names(&self) -> Vec<String> {
         self.names.iter().cloned().collect()

@@ -53,22 +53,19 @@ impl Asked {
 
 /// Pure. A policy or harness that is gone allows nothing, and its name says why in every refusal.
 pub fn rights(asked: &Asked, harnesses: &Harnesses, policies: &Policies, vault: &Vault) -> Rights {
-    let policy = terms::harness(harnesses, Some(&asked.harness)).and_then(|harness| {
-        let (named, allowed) = (asked.annotation(annotation::POLICY), asked.annotation(annotation::ALLOW));
-        let policy = terms::policy(harness, policies, named, allowed)?;
-        Ok((policy, Mode::of(asked.annotation(annotation::MODE))?))
-    });
     let still = |name: &String| {
         vault.secret(name).is_some_and(|secret| {
             secret.declaration().grant_to.includes(&asked.harness, asked.prepare.image.as_ref())
         })
     };
+    let grants: Grants = asked.granted.names().into_iter().filter(still).collect();
+    let policy = terms::harness(harnesses, Some(&asked.harness)).and_then(|harness| {
+        let login = grants.login(harness, vault);
+        let policy = terms::policy(harness, login, policies, &asked.prepare.annotations)?;
+        Ok((policy, Mode::of(asked.annotation(annotation::MODE))?))
+    });
     match policy {
-        Ok((policy, mode)) => Rights {
-            mode,
-            policy: Arc::new(policy),
-            grants: Arc::new(asked.granted.names().into_iter().filter(still).collect()),
-        },
+        Ok((policy, mode)) => Rights { mode, policy: Arc::new(policy), grants: Arc::new(grants) },
         Err(refusal) => Rights::none(asked, refusal.reason),
     }
 }

@@ -6,7 +6,7 @@ mod credential;
 mod file;
 mod podman_secret;
 mod variable;
-pub(in crate::credentials) mod written;
+pub(crate) mod written;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

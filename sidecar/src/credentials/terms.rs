@@ -7,7 +7,7 @@ use std::sync::Arc;
 use understudy_control::{
     EnvironmentVariable, LoginFile, PlacedFile, Placement, Prepare, Refusal, Write, annotation,
 };
-use understudy_harnesses::{Descriptor, HarnessError, Harnesses, TemplateError, Trap, TrapAction};
+use understudy_harnesses::{Descriptor, HarnessError, Harnesses, Login, TemplateError, Trap, TrapAction};
 use understudy_policies::{Policies, Policy, PolicySet, builtin, document::closest};
 
 use super::grants::{self, Choice, Grants};
@@ -44,12 +44,14 @@ pub fn terms(
     network(prepare)?;
     let asked = |key: &str| prepare.annotations.get(key).map(String::as_str);
     let harness = harness(harnesses, asked(annotation::HARNESS))?;
-    let policy = policy(harness, policies, asked(annotation::POLICY), asked(annotation::ALLOW))?;
     let mode = Mode::of(asked(annotation::MODE))?;
+    let level = privacy(harness, asked(annotation::PRIVACY))?;
     let choice = grants::choose(vault, harness, prepare.image.as_ref(), asked(annotation::SECRETS))?;
+    let login = choice.login.as_ref().map(|(login, _)| *login);
+    let policy = policy(harness, login, policies, &prepare.annotations)?;
     let mut notes = choice.notes.clone();
     notes.extend(failed_policies(&policy));
-    let env = environment(harness, &choice, asked(annotation::PRIVACY))?;
+    let env = environment(harness, &choice, level)?;
     notes.extend(replaced(prepare, &env, vault));
     notes.extend(traps(prepare, harness, &choice, &env, vault)?);
     Ok(Terms {
@@ -58,7 +60,7 @@ pub fn terms(
         mode,
         grants: Arc::new(choice.grants()),
         asked: Asked::new(prepare, &harness.name, choice.grants()),
-        placement: placement(harness, &choice)?,
+        placement: placement(harness, &choice, level)?,
         env: env.into_iter().map(|(name, value)| EnvironmentVariable { name, value }).collect(),
         notes,
     })
@@ -124,14 +126,17 @@ pub(super) fn harness<'h>(harnesses: &'h Harnesses, asked: Option<&str>) -> Resu
 /// Without `understudy.policy`: what the harness needs. `understudy.allow` comes on top of either.
 pub(super) fn policy(
     harness: &Descriptor,
+    login: Option<&Login>,
     policies: &Policies,
-    named: Option<&str>,
-    allowed: Option<&str>,
+    annotations: &BTreeMap<String, String>,
 ) -> Result<PolicySet, Refusal> {
+    let asked = |key: &str| annotations.get(key).map(String::as_str);
+    let (named, allowed) = (asked(annotation::POLICY), asked(annotation::ALLOW));
+    let needed = || harness.allowed_hosts(login, asked(annotation::PRIVACY));
     let mut set = Vec::new();
     for name in annotation::list(named.unwrap_or(builtin::HARNESS_ONLY)) {
         set.push(match name {
-            builtin::HARNESS_ONLY => Arc::new(builtin::harness_only(&harness.name, harness.allowed_hosts())),
+            builtin::HARNESS_ONLY => Arc::new(builtin::harness_only(&harness.name, needed())),
             name => policies.policy(name).ok_or_else(|| unknown_policy(policies, name))?,
         });
     }
@@ -173,11 +178,10 @@ fn failed_policies(policy: &PolicySet) -> Vec<String> {
 fn environment(
     harness: &Descriptor,
     choice: &Choice<'_>,
-    privacy: Option<&str>,
+    level: &str,
 ) -> Result<BTreeMap<String, String>, Refusal> {
-    let level = privacy.unwrap_or(&harness.privacy.default);
     let mut env = harness.env.clone();
-    env.extend(harness.privacy_env(level).ok_or_else(|| unknown_level(harness, level))?);
+    env.extend(harness.privacy(level).flat_map(|level| level.env.clone()));
     if let Some((login, secret)) = &choice.login {
         env.extend(login.env.iter().map(|(name, value)| (name.clone(), value.render(secret.stand_in()))));
     }
@@ -200,6 +204,12 @@ fn environment(
         }
     }
     Ok(env)
+}
+
+/// The level that is asked for, or the harness's own.
+fn privacy<'a>(harness: &'a Descriptor, asked: Option<&'a str>) -> Result<&'a str, Refusal> {
+    let level = asked.unwrap_or(&harness.privacy.default);
+    if harness.privacy.levels.contains_key(level) { Ok(level) } else { Err(unknown_level(harness, level)) }
 }
 
 fn unknown_level(harness: &Descriptor, level: &str) -> Refusal {
@@ -255,10 +265,11 @@ fn traps(
     Ok(notes)
 }
 
-fn placement(harness: &Descriptor, choice: &Choice<'_>) -> Result<Placement, Refusal> {
+fn placement(harness: &Descriptor, choice: &Choice<'_>, level: &str) -> Result<Placement, Refusal> {
     let stand_in = choice.login.as_ref().map_or("", |(_, secret)| secret.stand_in());
     let of_login = choice.login.iter().flat_map(|(login, _)| &login.files);
-    let files = harness.files.iter().chain(of_login).map(|file| placed(file, stand_in));
+    let of_level = harness.privacy(level).flat_map(|level| &level.files);
+    let files = harness.files.iter().chain(of_level).chain(of_login).map(|file| placed(file, stand_in));
     let files = files.collect::<Result<_, _>>().map_err(|error| {
         // `understudy_harnesses` checked it when the descriptor was read.
         Refusal::new(format!("a file of harness {}: {error}", harness.name), "run: understudy check")
@@ -279,6 +290,7 @@ fn placed(file: &understudy_harnesses::PlacedFile, stand_in: &str) -> Result<Pla
         understudy_harnesses::Write::Create => (Write::Create, file.content.render(stand_in)),
         understudy_harnesses::Write::Replace => (Write::Replace, file.content.render(stand_in)),
         understudy_harnesses::Write::MergeJson => (Write::MergeJson, file.content.render_json(stand_in)?),
+        understudy_harnesses::Write::MergeEnv => (Write::MergeEnv, file.content.render(stand_in)),
     };
     Ok(PlacedFile { path: file.path.clone(), mode: file.mode, write, content })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hickory_resolver::TokioResolver;
@@ -10,6 +11,8 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::Name;
 use understudy_policies::HostName;
 
+use super::hop::Hop;
+use super::upstream_proxy::{ProxyHost, UpstreamProxy};
 use crate::decide::Permit;
 use crate::dns::SyntheticRange;
 use crate::dns::special::is_special;
@@ -18,11 +21,11 @@ use crate::reason::Reason;
 /// How long one resolution may take in all.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// A permitted name with the addresses that were resolved and checked for it, once. Only [`Resolver`] makes one.
+/// A permitted name with the ways to it: to addresses that were resolved and checked, once. Only [`Resolver`] makes one.
 #[derive(Debug, Clone)]
 pub struct Upstream {
     permit: Permit,
-    addresses: Vec<SocketAddr>,
+    hops: Vec<Hop>,
 }
 
 impl Upstream {
@@ -31,8 +34,8 @@ impl Upstream {
     }
 
     /// At least one, in the order in which they are to be tried.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn hops(&self) -> &[Hop] {
+        &self.hops
     }
 }
 
@@ -60,6 +63,7 @@ pub struct Resolver {
     pins: HashMap<HostName, Vec<PinnedAddress>>,
     upstream: TokioResolver,
     range: SyntheticRange,
+    proxy: Option<Arc<UpstreamProxy>>,
 }
 
 impl std::fmt::Debug for Resolver {
@@ -91,20 +95,64 @@ impl Resolver {
         options.use_hosts_file = ResolveHosts::Never;
         options.timeout = Duration::from_secs(2);
         options.attempts = 2;
-        Ok(Self { pins, upstream: builder.build().map_err(error)?, range })
+        Ok(Self { pins, upstream: builder.build().map_err(error)?, range, proxy: None })
+    }
+
+    /// With the operator's proxy as the way to everything but what passes by it.
+    #[must_use]
+    pub fn through(mut self, proxy: Option<UpstreamProxy>) -> Self {
+        self.proxy = proxy.map(Arc::new);
+        self
     }
 
     pub async fn resolve(&self, permit: Permit) -> Result<Upstream, ResolveDenial> {
-        if let Some(pins) = self.pins.get(permit.host()) {
-            let addresses = pins
-                .iter()
-                .map(|pin| SocketAddr::new(pin.address, pin.port.unwrap_or(permit.port())))
-                .collect();
-            return Ok(Upstream { permit, addresses });
+        let (host, port) = (permit.host(), permit.port());
+        let proxy = self.proxy.as_ref().filter(|proxy| !proxy.is_passed_by(host));
+        let pinned = self.pins.get(host);
+        if let (None, Some(proxy)) = (pinned, proxy.filter(|proxy| proxy.by_name)) {
+            let target = format!("{host}:{port}");
+            let at = self.proxy_addresses(proxy).await?;
+            let hops = at.into_iter().map(|at| Hop::through(proxy, at, target.clone())).collect();
+            return Ok(Upstream { permit, hops });
         }
-        let found = self.look_up(permit.host()).await?;
-        let addresses = usable(permit.host(), permit.port(), &found, self.range)?;
-        Ok(Upstream { permit, addresses })
+        let addresses = match pinned {
+            Some(pins) => {
+                pins.iter().map(|pin| SocketAddr::new(pin.address, pin.port.unwrap_or(port))).collect()
+            }
+            None => usable(host, port, &self.look_up(host).await?, self.range)?,
+        };
+        let hops = match proxy {
+            None => addresses.into_iter().map(Hop::straight).collect(),
+            Some(proxy) => {
+                let at = self.proxy_addresses(proxy).await?;
+                let mut hops = Vec::new();
+                for address in addresses {
+                    hops.extend(at.iter().map(|at| Hop::through(proxy, *at, address.to_string())));
+                }
+                hops
+            }
+        };
+        Ok(Upstream { permit, hops })
+    }
+
+    /// Not checked: where the operator has a proxy is the operator's to say.
+    async fn proxy_addresses(&self, proxy: &UpstreamProxy) -> Result<Vec<SocketAddr>, ResolveDenial> {
+        let at = |address| SocketAddr::new(address, proxy.port);
+        let name = match &proxy.host {
+            ProxyHost::Address(address) => return Ok(vec![at(*address)]),
+            ProxyHost::Name(name) => name,
+        };
+        if let Some(pins) = self.pins.get(name) {
+            return Ok(pins.iter().map(|pin| at(pin.address)).collect());
+        }
+        match self.look_up(name).await {
+            Ok(found) => Ok(found.into_iter().map(at).collect()),
+            Err(denial) => Err(ResolveDenial {
+                reason: Reason::UpstreamProxyFailed,
+                detail: format!("the upstream proxy: {}", denial.detail),
+                remedy: "check `url` of [upstream-proxy] in sidecar.toml".to_owned(),
+            }),
+        }
     }
 
     async fn look_up(&self, host: &HostName) -> Result<Vec<IpAddr>, ResolveDenial> {

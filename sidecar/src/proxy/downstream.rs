@@ -6,13 +6,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::connection::Identity;
 use crate::container::Container;
 
+/// What requests come by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    Tls,
+    /// In the clear. A request may name another host, as to a proxy.
+    Plain,
+    /// In the clear, through a tunnel that a CONNECT made: all are for its target.
+    Tunnelled,
+}
+
 #[derive(Debug)]
 pub struct Downstream {
     pub container: Arc<Container>,
     pub identity: Identity,
     /// The port that the container connected to.
     pub port: u16,
-    pub tls: bool,
+    pub wire: Wire,
     /// Number of the worker that the connection is on.
     pub worker: usize,
     requests: AtomicU64,
@@ -29,11 +39,15 @@ impl Downstream {
         container: Arc<Container>,
         identity: Identity,
         port: u16,
-        tls: bool,
+        wire: Wire,
         worker: usize,
     ) -> Arc<Self> {
         let (requests, in_flight, received) = Default::default();
-        Arc::new(Self { container, identity, port, tls, worker, requests, in_flight, received })
+        Arc::new(Self { container, identity, port, wire, worker, requests, in_flight, received })
+    }
+
+    pub fn is_tls(&self) -> bool {
+        self.wire == Wire::Tls
     }
 
     /// How many requests there were. Each of them has an audit line.

@@ -9,7 +9,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Version};
 use pingora_core::modules::http::HttpModules;
-use pingora_core::protocols::l4::ext::TcpKeepalive;
 use pingora_core::protocols::{ALPN, Digest};
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_error::{Error, ErrorType, Result};
@@ -31,8 +30,6 @@ use crate::reason::Reason;
 
 /// How long an idle upstream connection is kept.
 const UPSTREAM_IDLE: Duration = Duration::from_secs(60);
-/// Finds dead upstreams without ever cutting a stream that is merely silent.
-const UPSTREAM_KEEPALIVE: (Duration, Duration, usize) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 /// Of a refused request's body: read and dropped up to here, so that the client gets to read the answer.
 const DRAINED: usize = 1 << 20;
 const DRAINED_FOR: Duration = Duration::from_secs(2);
@@ -96,7 +93,7 @@ impl ProxyHttp for Engine {
         }
     }
 
-    async fn upstream_peer(&self, _session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(&self, session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
         if exchange.is_revoked() {
             return Error::e_explain(ErrorType::InternalError, "revoked");
         }
@@ -104,28 +101,25 @@ impl ProxyHttp for Engine {
         exchange.entry(|entry| entry.bytes_up = 0);
         (exchange.upload, exchange.answer) = (None, None);
         let deadline = *exchange.connect_by.get_or_insert_with(|| Instant::now() + self.connect);
-        let left = u32::try_from(exchange.addresses_left().max(1)).unwrap_or(u32::MAX);
+        let left = u32::try_from(exchange.hops_left().max(1)).unwrap_or(u32::MAX);
         let share = deadline.saturating_duration_since(Instant::now()) / left;
-        let websocket = exchange.is_websocket();
-        let Some(dialer) = exchange.dialer() else {
-            return Error::e_explain(ErrorType::InternalError, "no address left to dial");
+        let http2 = session.req_header().version == Version::HTTP_2;
+        let Some(dialer) = exchange.dialer(http2) else {
+            return Error::e_explain(ErrorType::InternalError, "no way left to dial");
         };
 
         let key = dialer.key();
         let mut peer = Box::new(HttpPeer::new(dialer.address(), key.tls, key.host.clone()));
         peer.group_key = key.group(&self.hasher);
         let options = &mut peer.options;
-        // HTTP/2 has no WebSocket upgrade that this engine speaks (RFC 8441); in the clear nothing is negotiated.
-        options.alpn = if websocket || !key.tls { ALPN::H1 } else { ALPN::H2H1 };
+        // The origin is spoken to as the container speaks, and so without a task between; in the clear nothing is negotiated.
+        options.alpn = if key.http2 && key.tls { ALPN::H2H1 } else { ALPN::H1 };
         options.max_h2_streams = 100;
         options.h2_stream_window_size = Some(h2_limits::UPSTREAM_WINDOW);
         options.idle_timeout = Some(UPSTREAM_IDLE);
         options.total_connection_timeout = Some(share.max(Duration::from_millis(1)));
         options.read_timeout = None;
         options.write_timeout = None;
-        let (idle, interval, count) = UPSTREAM_KEEPALIVE;
-        let user_timeout = Duration::ZERO;
-        options.tcp_keepalive = Some(TcpKeepalive { idle, interval, count, user_timeout });
         options.custom_l4 = Some(Arc::new(dialer));
         Ok(peer)
     }
@@ -168,11 +162,9 @@ impl ProxyHttp for Engine {
         if let Some(body) = &plan.body {
             body.announce(request)?;
         }
-        if request.version == Version::HTTP_2 && request.remove_header(&http::header::EXPECT).is_some() {
+        if request.version == Version::HTTP_2 {
             // pingora's HTTP/2 client never passes a 100 on, and the container would wait for it.
-            if session.req_header().version == Version::HTTP_11 {
-                session.write_continue_response().await?;
-            }
+            request.remove_header(&http::header::EXPECT);
         }
         Ok(())
     }
@@ -267,9 +259,11 @@ impl ProxyHttp for Engine {
                 | ErrorType::ConnectTimedout
                 | ErrorType::ConnectRefused
                 | ErrorType::ConnectNoRoute
+                | ErrorType::Custom(_)
+                | ErrorType::CustomCode(_, 500..)
         );
         exchange.attempt += 1;
-        error.set_retry(no_connection && exchange.addresses_left() > 0 && !exchange.is_revoked());
+        error.set_retry(no_connection && exchange.hops_left() > 0 && !exchange.is_revoked());
         error
     }
 

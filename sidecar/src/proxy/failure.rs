@@ -35,6 +35,11 @@ pub(super) fn failure(error: &Error) -> Failure {
             None => with(Reason::UpstreamFailed),
         },
         (ErrorSource::Upstream, ErrorType::InvalidCert) => with(Reason::UpstreamUntrusted),
+        // Ours, of the dialler.
+        (ErrorSource::Upstream, ErrorType::Custom(_)) => with(Reason::UpstreamProxyFailed),
+        (ErrorSource::Upstream, ErrorType::CustomCode(what, status)) => {
+            Failure { detail: format!("{what} ({status})"), ..with(Reason::UpstreamProxyFailed) }
+        }
         (
             ErrorSource::Upstream,
             ErrorType::ConnectTimedout | ErrorType::ReadTimedout | ErrorType::TLSHandshakeTimedout,

@@ -80,6 +80,8 @@ pub struct Gateway {
     original_destination: Arc<dyn OriginalDestination>,
     limits: Limits,
     workers: Workers,
+    vault: Current<Vault>,
+    resolver: Current<Resolver>,
     proxy: Arc<HttpProxy<Engine>>,
 }
 
@@ -97,8 +99,8 @@ impl Gateway {
             ..ServerConf::default()
         };
         let engine = Engine {
-            vault: parts.vault,
-            resolver: parts.resolver,
+            vault: parts.vault.clone(),
+            resolver: parts.resolver.clone(),
             audit: parts.audit.clone(),
             questions: parts.questions,
             connect: parts.limits.connect,
@@ -119,6 +121,8 @@ impl Gateway {
             original_destination: parts.original_destination,
             limits: parts.limits,
             workers: parts.workers,
+            vault: parts.vault,
+            resolver: parts.resolver,
             proxy: Arc::new(proxy),
         }))
     }
@@ -137,6 +141,14 @@ impl Gateway {
 
     pub fn workers(&self) -> &Workers {
         &self.workers
+    }
+
+    pub fn vault(&self) -> &Current<Vault> {
+        &self.vault
+    }
+
+    pub fn resolver(&self) -> &Current<Resolver> {
+        &self.resolver
     }
 
     pub fn original_destination(&self) -> &dyn OriginalDestination {

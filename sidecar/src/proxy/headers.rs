@@ -121,6 +121,8 @@ mod tests {
     fn target() -> Target {
         Target {
             host: "api.example.com".parse().unwrap(),
+            port: 443,
+            by_proxy: false,
             authority: "api.example.com".to_owned(),
             path: "/a?b".parse().unwrap(),
             scheme: http::uri::Scheme::HTTPS,

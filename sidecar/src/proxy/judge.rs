@@ -41,15 +41,17 @@ impl Engine {
         let (method, headers) = (&request.method, &request.headers);
         let head = Head { method, uri: &uri, version: request.version, headers };
         let target =
-            target(&downstream.identity, downstream.tls, downstream.port, head).map_err(|refused| {
+            target(&downstream.identity, downstream.wire, downstream.port, head).map_err(|refused| {
                 exchange.entry(|entry| {
                     entry.host = refused.host.map(|host| host.to_string()).or(entry.host.take());
                 });
                 exchange.refuse(refused.reason)
             })?;
-        exchange.entry(|entry| entry.host = Some(target.host.to_string()));
+        exchange.entry(|entry| {
+            (entry.host, entry.port) = (Some(target.host.to_string()), Some(target.port));
+        });
 
-        let asked = Request::new(&target.host, downstream.port, method.as_str(), target.path.as_str());
+        let asked = Request::new(&target.host, target.port, method.as_str(), target.path.as_str());
         let permit = operator::permit(&self.questions, container, &asked).await.map_err(|denial| {
             exchange.entry(|entry| entry.rule = denial.rule);
             Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
@@ -59,7 +61,7 @@ impl Engine {
             return Err(exchange.refuse(Reason::Revoked));
         }
         let rights = container.rights();
-        if downstream.identity.standing != Standing::LookedUp {
+        if !target.by_proxy && downstream.identity.standing != Standing::LookedUp {
             // Policy changed since the lookup: the sink stands for no name, so this one must be looked up again.
             let detail = Some("look the name up again".to_owned());
             return Err(Page { detail, ..exchange.refuse(Reason::NameMismatch) });
@@ -69,7 +71,7 @@ impl Engine {
             host: &target.host,
             method,
             // Upstream is TLS, always verified, exactly if the container spoke TLS.
-            verified_tls: downstream.tls,
+            verified_tls: downstream.is_tls(),
             uri: &uri,
             headers,
         };
@@ -98,7 +100,7 @@ impl Engine {
         let Some(accepted) = &exchange.accepted else { return Ok(Err(exchange.refuse(Reason::Internal))) };
         let downstream = Arc::clone(&accepted.downstream);
         let (host, uri) = (judged.0.host.clone(), Uri::from(judged.0.path.clone()));
-        let verified_tls = downstream.tls;
+        let verified_tls = downstream.is_tls();
         let request = session.req_header();
         let head = RequestHead {
             host: &host,

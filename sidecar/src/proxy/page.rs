@@ -109,7 +109,8 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::Timeout => "refused: too little arrived in time",
         Reason::DirectConnection => "refused: this is not a server",
         Reason::ProxyRequest => {
-            "refused: no proxy is needed or offered here, and only WebSockets can be upgraded to"
+            "refused: no proxy is needed here. CONNECT is taken once, over plain HTTP and as a connection's first request; \
+             other hosts by `http://` outside of a tunnel; and only WebSockets can be upgraded to"
         }
         Reason::TraceMethod => "refused: TRACE echoes the request, credentials and all",
         Reason::Overloaded => "refused: too many at once from this container; try again later",
@@ -141,6 +142,9 @@ fn sentence(reason: Reason) -> &'static str {
             "the sidecar cannot resolve this name; neither the request nor policy is at fault"
         }
         Reason::UpstreamFailed => "the server cannot be reached or broke off; policy allows this request",
+        Reason::UpstreamProxyFailed => {
+            "the operator's own proxy, by which the sidecar leaves, is at fault; neither the request nor the server is"
+        }
         Reason::UpstreamUntrusted => "the server's certificate does not verify; nothing was sent to it",
         Reason::UpstreamTimeout => "the server did not answer in time; policy allows this request",
         Reason::UnreadableAnswer => {

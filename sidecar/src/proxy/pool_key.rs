@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use understudy_control::ContainerId;
 
 use super::Downstream;
-use crate::dns::Upstream;
+use crate::dns::{Hop, Upstream};
 
 /// Requests with the same key may follow each other on one connection, and no others: an upstream may remember who
 /// spoke before, so containers, secrets and rules are kept apart. So are workers, whose connections belong to their runtimes.
@@ -20,7 +20,12 @@ pub(super) struct PoolKey {
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) tls: bool,
+    /// Whether the container speaks HTTP/2: a connection made for HTTP/1.1 would carry no gRPC.
+    pub(super) http2: bool,
+    /// What is dialled: the upstream, or a proxy.
     pub(super) address: SocketAddr,
+    /// What a proxy is asked for.
+    pub(super) target: Option<String>,
     pub(super) worker: usize,
 }
 
@@ -28,8 +33,9 @@ impl PoolKey {
     pub(super) fn new(
         downstream: &Downstream,
         upstream: &Upstream,
-        address: SocketAddr,
+        hop: &Hop,
         secrets: &[String],
+        http2: bool,
     ) -> Self {
         let permit = upstream.permit();
         let mut secrets = secrets.to_vec();
@@ -42,8 +48,10 @@ impl PoolKey {
             secrets,
             host: permit.host().to_string(),
             port: permit.port(),
-            tls: downstream.tls,
-            address,
+            tls: downstream.is_tls(),
+            http2,
+            address: hop.address(),
+            target: hop.target().map(str::to_owned),
             worker: downstream.worker,
         }
     }
@@ -68,7 +76,9 @@ mod tests {
             host: "api.example.com".to_owned(),
             port: 443,
             tls: true,
+            http2: true,
             address: ([192, 0, 2, 1], 443).into(),
+            target: None,
             worker: 0,
         }
     }
@@ -76,7 +86,7 @@ mod tests {
     #[test]
     fn every_part_keeps_connections_apart() {
         let hasher = RandomState::new();
-        let changes: [fn(&mut PoolKey); 9] = [
+        let changes: [fn(&mut PoolKey); 11] = [
             |key| key.container = "b".repeat(64).parse().unwrap(),
             |key| key.policy.push('x'),
             |key| key.rule.push('4'),
@@ -84,7 +94,9 @@ mod tests {
             |key| key.host.push('m'),
             |key| key.port = 8443,
             |key| key.tls = false,
+            |key| key.http2 = false,
             |key| key.address.set_port(1),
+            |key| key.target = Some("192.0.2.2:443".to_owned()),
             |key| key.worker = 1,
         ];
         for (index, change) in changes.into_iter().enumerate() {

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::held_body::HeldBody;
 use super::page::Page;
 use super::pool_key::PoolKey;
-use super::request::{Target, Upgrade};
+use super::request::Target;
 use super::request_body::{Stopped, Upload};
 use super::response::Answer;
 use super::searches::Searches;
@@ -28,7 +28,7 @@ pub(super) struct Exchange {
     /// To the very end: after the line is written, the rest of a body that nobody wanted is still read.
     count: Option<InFlight>,
     pub(super) plan: Option<Plan>,
-    /// Address of the upstream that is tried, from 0.
+    /// Way to the upstream that is tried, from 0.
     pub(super) attempt: usize,
     /// Whether a broken pooled connection was answered with a second try already.
     pub(super) retried: bool,
@@ -77,7 +77,7 @@ impl Exchange {
 
     pub(super) fn accept(&mut self, downstream: Arc<Downstream>) {
         let (count, in_flight) = downstream.begin();
-        let mut entry = Entry::new(&downstream.container, if downstream.tls { "https" } else { "http" });
+        let mut entry = Entry::new(&downstream.container, if downstream.is_tls() { "https" } else { "http" });
         entry.port = Some(downstream.port);
         entry.host = downstream.identity.name.as_ref().map(ToString::to_string);
         self.accepted = Some(Accepted { downstream, entry, in_flight });
@@ -95,7 +95,7 @@ impl Exchange {
         Page {
             reason: Some(reason),
             host: entry.host.clone().unwrap_or_else(|| "unnamed host".to_owned()),
-            port: accepted.downstream.port,
+            port: entry.port.unwrap_or(accepted.downstream.port),
             container: accepted.downstream.container.label().to_owned(),
             policy: accepted.downstream.container.rights().policy.label().to_owned(),
             rule: entry.rule.clone(),
@@ -154,24 +154,20 @@ impl Exchange {
         self.plan = Some(Plan { target, upstream, swaps, searches, body, key: None });
     }
 
-    /// The dialler of the next try. `None` when all addresses were tried, or nothing was allowed.
-    pub(super) fn dialer(&mut self) -> Option<Dialer> {
+    /// The dialler of the next try, for a request that came by HTTP/2 or not. `None` when all ways were tried, or nothing was allowed.
+    pub(super) fn dialer(&mut self, http2: bool) -> Option<Dialer> {
         let accepted = self.accepted.as_ref()?;
         let plan = self.plan.as_mut()?;
-        let dialer = Dialer::new(&plan.upstream, self.attempt, |address| {
-            PoolKey::new(&accepted.downstream, &plan.upstream, address, &plan.swaps.secrets)
+        let dialer = Dialer::new(&plan.upstream, self.attempt, |hop| {
+            PoolKey::new(&accepted.downstream, &plan.upstream, hop, &plan.swaps.secrets, http2)
         })?;
         plan.key = Some(dialer.key().clone());
         Some(dialer)
     }
 
-    pub(super) fn addresses_left(&self) -> usize {
-        let all = self.plan.as_ref().map_or(0, |plan| plan.upstream.addresses().len());
+    pub(super) fn hops_left(&self) -> usize {
+        let all = self.plan.as_ref().map_or(0, |plan| plan.upstream.hops().len());
         all.saturating_sub(self.attempt)
-    }
-
-    pub(super) fn is_websocket(&self) -> bool {
-        self.plan.as_ref().is_some_and(|plan| plan.target.upgrade == Upgrade::WebSocket)
     }
 
     pub(super) fn is_revoked(&self) -> bool {

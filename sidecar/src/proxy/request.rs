@@ -5,6 +5,7 @@ use http::{HeaderMap, Method, Uri, Version, header};
 use pingora_http::RequestHeader;
 use understudy_policies::{HostName, NameError};
 
+use super::Wire;
 use crate::connection::{Identity, Standing};
 use crate::reason::Reason;
 
@@ -20,6 +21,9 @@ pub(super) struct Head<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) host: HostName,
+    pub(super) port: u16,
+    /// Whether the client took us for a proxy: what it connected to says nothing then.
+    pub(super) by_proxy: bool,
     /// The Host header that goes upstream: the canonical name, with the port if the client wrote one.
     pub(super) authority: String,
     /// Path and query in origin-form, or `*`.
@@ -52,7 +56,7 @@ pub(super) fn written(request: &RequestHeader) -> Option<Uri> {
 
 /// Where a request wants to go and what speaks against it, as far as it can be told: a refusal names the host even
 /// if the name is what is wrong.
-pub(super) fn target(identity: &Identity, tls: bool, port: u16, head: Head<'_>) -> Result<Target, Refused> {
+pub(super) fn target(identity: &Identity, wire: Wire, port: u16, head: Head<'_>) -> Result<Target, Refused> {
     let named = authorities(head).and_then(|authority| host_and_port(&authority));
     let host = named.as_ref().ok().map(|(host, _)| host.clone()).or_else(|| identity.name.clone());
     let refused = |reason| Refused { reason, host: host.clone() };
@@ -64,21 +68,26 @@ pub(super) fn target(identity: &Identity, tls: bool, port: u16, head: Head<'_>) 
     if ECHOING.iter().any(|method| head.method.as_str().eq_ignore_ascii_case(method)) {
         return Err(refused(Reason::TraceMethod));
     }
-    if let Standing::Refused(reason) = identity.standing {
+    let absolute = head.version != Version::HTTP_2 && head.uri.scheme().is_some();
+    let scheme = if wire == Wire::Tls { Scheme::HTTPS } else { Scheme::HTTP };
+    // Of a client that was told of a proxy (RFC 9112 section 3.2.2).
+    let by_proxy = absolute && wire == Wire::Plain;
+    if let (false, Standing::Refused(reason)) = (by_proxy, identity.standing) {
         return Err(refused(reason));
     }
     let (name, stated_port) = named.map_err(refused)?;
-    let absolute = head.version != Version::HTTP_2 && head.uri.scheme().is_some();
-    let elsewhere = if absolute { Reason::ProxyRequest } else { Reason::NameMismatch };
-    let scheme = if tls { Scheme::HTTPS } else { Scheme::HTTP };
     if absolute && head.uri.scheme() != Some(&scheme) {
         return Err(refused(Reason::ProxyRequest));
     }
-    if identity.name.as_ref().is_some_and(|identity| *identity != name) {
-        return Err(refused(elsewhere));
-    }
-    if stated_port.is_some_and(|stated| stated != port) {
-        return Err(refused(elsewhere));
+    let port = if by_proxy { stated_port.unwrap_or(80) } else { port };
+    if !by_proxy {
+        let elsewhere = if absolute { Reason::ProxyRequest } else { Reason::NameMismatch };
+        if identity.name.as_ref().is_some_and(|identity| *identity != name) {
+            return Err(refused(elsewhere));
+        }
+        if stated_port.is_some_and(|stated| stated != port) {
+            return Err(refused(elsewhere));
+        }
     }
     let upgrade = upgrade(head).map_err(refused)?;
     let path = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
@@ -86,7 +95,7 @@ pub(super) fn target(identity: &Identity, tls: bool, port: u16, head: Head<'_>) 
         Some(port) => format!("{name}:{port}"),
         None => name.to_string(),
     };
-    Ok(Target { host: name, authority, path, scheme, upgrade })
+    Ok(Target { host: name, port, by_proxy, authority, path, scheme, upgrade })
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -129,7 +129,7 @@ fn grant_to(wanted: &Wanted, kind: &Kind, harnesses: &Harnesses) -> Vec<String> 
     }
     let is_login = |name: &&str| {
         harnesses.harness(name).is_ok_and(|harness| {
-            harness.logins.iter().any(|login| {
+            harness.logins.iter().filter(|login| login.hosts.is_empty()).any(|login| {
                 login.kind == kind.kind && kind.hosts.iter().any(|pattern| pattern.matches(&login.host))
             })
         })
@@ -232,8 +232,17 @@ mod tests {
     fn what_is_no_login_is_granted_to_the_generic_harness() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("secrets.toml");
-        add(&file, &wanted("github", "github-pat")).unwrap();
-        assert!(fs::read_to_string(&file).unwrap().contains("harnesses = [\"generic\"]"));
+        for (like, granted) in [
+            ("linear-api-key", "generic"),
+            ("github-pat", "gh"),
+            // One of several providers' that some harnesses could use: only one is made for it.
+            ("openrouter-api-key", "generic"),
+            ("mistral-api-key", "mistral-vibe"),
+        ] {
+            add(&file, &wanted(like, like)).unwrap();
+            let text = fs::read_to_string(&file).unwrap();
+            assert!(text.ends_with(&format!("harnesses = [{granted:?}] }}\n")), "{text}");
+        }
     }
 
     #[test]

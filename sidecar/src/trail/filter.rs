@@ -45,7 +45,9 @@ pub fn seconds(text: &str) -> Result<u64, String> {
     let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86400)];
     let found = units.iter().find_map(|(unit, length)| Some((text.strip_suffix(*unit)?, length)));
     let number = found.and_then(|(number, length)| number.parse::<u64>().ok()?.checked_mul(*length));
-    number.filter(|seconds| *seconds > 0).ok_or_else(|| "write a time as `30s`, `10m`, `2h` or `1d`".to_owned())
+    number
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(|| "write a time as `30s`, `10m`, `2h` or `1d`".to_owned())
 }
 
 #[cfg(test)]

@@ -32,7 +32,9 @@ pub fn run(container: &str, call: Call<'_>) -> Result<()> {
     let lines = kept(call)?.into_iter().filter_map(|line| serde_json::from_str(&line).ok());
     let lines: Vec<Value> = lines.filter(|line| filter.matches(line)).collect();
     if lines.is_empty() {
-        bail!("no audit line of a container {container:?} is kept; list the containers with: understudy status");
+        bail!(
+            "no audit line of a container {container:?} is kept; list the containers with: understudy status"
+        );
     }
     print!("{}", policy(&lines));
     Ok(())
@@ -70,7 +72,11 @@ pub fn policy(lines: &[Value]) -> String {
             let _ = writeln!(text, "methods = [{}]", quoted(&seen.methods));
         }
         if seen.paths.len() > MOST_PATHS || seen.other_paths {
-            let _ = writeln!(text, "# {} paths, so all are allowed", seen.paths.len() + usize::from(seen.other_paths));
+            let _ = writeln!(
+                text,
+                "# {} paths, so all are allowed",
+                seen.paths.len() + usize::from(seen.other_paths)
+            );
         } else if !seen.paths.is_empty() {
             let _ = writeln!(text, "paths = [{}]", quoted(&seen.paths));
         }
@@ -114,9 +120,7 @@ mod tests {
 
     #[test]
     fn what_was_refused_for_want_of_a_rule_is_proposed_and_nothing_else() {
-        let denied = |host: &str, port: u16, method: &str, path: &str, reason: &str| {
-            json!({"decision": "denied", "host": host, "port": port, "method": method, "path": path, "reason": reason})
-        };
+        let denied = |host: &str, port: u16, method: &str, path: &str, reason: &str| json!({"decision": "denied", "host": host, "port": port, "method": method, "path": path, "reason": reason});
         let mut lines = vec![
             denied("a.example", 443, "GET", "/x?k=", "host-not-allowed"),
             denied("a.example", 443, "POST", "/y", "method-not-allowed"),
@@ -129,7 +133,9 @@ mod tests {
             json!({"decision": "denied", "host": "e.example", "reason": "host-not-allowed", "protocol": "dns"}),
             denied("q.example", 443, "\"]\nhost = 1", "/\"]\n[[allow]]", "host-not-allowed"),
         ];
-        lines.extend((0..20).map(|n| denied("many.example", 443, "GET", &format!("/{n}"), "host-not-allowed")));
+        lines.extend(
+            (0..20).map(|n| denied("many.example", 443, "GET", &format!("/{n}"), "host-not-allowed")),
+        );
         let text = policy(&lines);
         let policy = Policy::parse("p", "p.toml", &text).unwrap();
         let set = PolicySet::combine(vec![Arc::new(policy)]);
@@ -151,7 +157,10 @@ mod tests {
             let verdict = set.decide_request(&Request::new(&host, port, method, target));
             assert_eq!(matches!(verdict, Verdict::Allowed { .. }), allowed, "{host}{target}\n{text}");
         }
-        assert!(text.contains("# 2 requests\n[[allow]]\nhost = \"a.example\"") && text.contains("# looked up only\n"));
+        assert!(
+            text.contains("# 2 requests\n[[allow]]\nhost = \"a.example\"")
+                && text.contains("# looked up only\n")
+        );
     }
 
     #[test]

@@ -40,8 +40,14 @@ pub fn shown(line: &Value, colour: bool) -> String {
             let _ = write!(shown, "{before}{value}{after}");
         }
     }
-    let secrets: Vec<String> =
-        line.get("secrets").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(printable).collect();
+    let secrets: Vec<String> = line
+        .get("secrets")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(printable)
+        .collect();
     if !secrets.is_empty() {
         let _ = write!(shown, " [{}]", secrets.join(", "));
     }

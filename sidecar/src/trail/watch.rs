@@ -65,7 +65,8 @@ pub fn run(arguments: &WatchArguments, call: Call<'_>) -> Result<()> {
         if matches!(key, b'q' | 3 | 4) {
             return Ok(());
         }
-        if let (Some(question), Some(decide)) = (&asked, asked.as_ref().and_then(|asked| answer(asked, key))) {
+        if let (Some(question), Some(decide)) = (&asked, asked.as_ref().and_then(|asked| answer(asked, key)))
+        {
             match call(Request::Decide(decide)) {
                 Ok(_) => println!("  {} {}:{}", verb(key), question.host, question.port),
                 Err(error) => println!("  {error:#}"),
@@ -75,7 +76,9 @@ pub fn run(arguments: &WatchArguments, call: Call<'_>) -> Result<()> {
 }
 
 fn question(arguments: &WatchArguments, call: Call<'_>) -> Result<Option<QuestionStatus>> {
-    let Reply::Status(status) = call(Request::Status)? else { bail!("the sidecar answered another question") };
+    let Reply::Status(status) = call(Request::Status)? else {
+        bail!("the sidecar answered another question")
+    };
     let mut meant = status.questions.into_iter().filter(|question| {
         arguments.filter.container.as_ref().is_none_or(|wanted| {
             question.container == *wanted || question.container_id.as_str().starts_with(wanted.as_str())
@@ -93,7 +96,9 @@ fn same(asked: Option<&QuestionStatus>, open: &QuestionStatus) -> bool {
 /// With the rule that `always` would make. The host is ASCII: other letters are in Punycode.
 fn shown(question: &QuestionStatus) -> String {
     let QuestionStatus { container, host, port, left, .. } = question;
-    format!("? {container} asks for {host}:{port} ({left} s left): [[allow]] host = \"{host}\", port = {port}\n  {KEYS}")
+    format!(
+        "? {container} asks for {host}:{port} ({left} s left): [[allow]] host = \"{host}\", port = {port}\n  {KEYS}"
+    )
 }
 
 fn verb(key: u8) -> &'static str {
@@ -156,7 +161,8 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        drop(tcsetattr(std::io::stdin(), OptionalActions::Now, &self.0));
+        // A terminal that is gone needs nothing.
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.0);
     }
 }
 
@@ -184,7 +190,10 @@ mod tests {
             (b'd', Effect::Deny, Lasting::Container, true),
         ] {
             let decide = answer(&question, key).unwrap();
-            assert_eq!((decide.effect, decide.lasting, decide.container.is_some()), (effect, lasting, container));
+            assert_eq!(
+                (decide.effect, decide.lasting, decide.container.is_some()),
+                (effect, lasting, container)
+            );
             assert_eq!(decide.host, "xn--bcher-kva.example:8443");
         }
         assert_eq!(answer(&question, b'x'), None);

@@ -11,7 +11,7 @@ use hyper::body::{Body, Frame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use understudy::credentials::Rights;
 
-use crate::client::{self, Client, H1, H2, Sent, full, whole};
+use crate::client::{self, Client, H1, H2, Sent, WAYS, full, whole};
 use crate::upstream::{Protocols, digest};
 use crate::world::{HOST, Options, REAL, STAND_IN, TO_HOST, World};
 
@@ -63,21 +63,19 @@ async fn a_field_is_swapped_over_every_pair_of_versions_with_and_without_a_lengt
             format!("{{\"auth\": {{\"key\":\"{REAL}\"}} , \"b\":\"{padding}\"}}"),
         ),
     ] {
-        for alpn in [H1, H2] {
-            for protocols in [Protocols::Http1, Protocols::Http2] {
-                for known in [true, false] {
-                    let world = world(protocols).await;
-                    let body = if known { full(sent.clone()) } else { unsized_body(sent.clone()) };
-                    let (head, answer) = send(&world, alpn, kind, body).await;
-                    assert_eq!(head.status, 200, "{answer:?}");
-                    assert_eq!(answer, digest(left.as_bytes()), "{kind} {alpn:?} {protocols:?} {known}");
-                    let seen = world.upstream.last();
-                    let length = seen.headers.get("content-length").map(|value| value.to_str().unwrap());
-                    assert_eq!(length, known.then_some(left.len().to_string().as_str()));
-                    let line = world.only_line().await;
-                    assert_eq!(line["secrets"], serde_json::json!(["provider"]));
-                    assert_eq!(line["bytes-up"], left.len());
-                }
+        for (alpn, protocols) in WAYS {
+            for known in [true, false] {
+                let world = world(protocols).await;
+                let body = if known { full(sent.clone()) } else { unsized_body(sent.clone()) };
+                let (head, answer) = send(&world, alpn, kind, body).await;
+                assert_eq!(head.status, 200, "{answer:?}");
+                assert_eq!(answer, digest(left.as_bytes()), "{kind} {alpn:?} {protocols:?} {known}");
+                let seen = world.upstream.last();
+                let length = seen.headers.get("content-length").map(|value| value.to_str().unwrap());
+                assert_eq!(length, known.then_some(left.len().to_string().as_str()));
+                let line = world.only_line().await;
+                assert_eq!(line["secrets"], serde_json::json!(["provider"]));
+                assert_eq!(line["bytes-up"], left.len());
             }
         }
     }
@@ -170,27 +168,25 @@ async fn a_compressed_body_is_refused_and_one_of_another_type_passes() {
 
 #[tokio::test]
 async fn a_client_that_waits_to_be_told_to_go_on_is_told() {
-    for protocols in [Protocols::Http1, Protocols::Http2] {
-        let world = world(protocols).await;
-        let mut stream = client::tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
-        let body = format!("secret={STAND_IN}");
-        let head = format!(
-            "POST /upload HTTP/1.1\r\nHost: {HOST}\r\nExpect: 100-continue\r\nContent-Type: {FORM}\r\n\
+    let world = world(Protocols::Both).await;
+    let mut stream = client::tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
+    let body = format!("secret={STAND_IN}");
+    let head = format!(
+        "POST /upload HTTP/1.1\r\nHost: {HOST}\r\nExpect: 100-continue\r\nContent-Type: {FORM}\r\n\
              Content-Length: {}\r\nConnection: close\r\n\r\n",
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).await.unwrap();
-        let mut answer = [0; 12];
-        stream.read_exact(&mut answer).await.unwrap();
-        assert_eq!(&answer, b"HTTP/1.1 100");
-        stream.write_all(body.as_bytes()).await.unwrap();
-        let mut rest = Vec::new();
-        let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut rest)).await;
-        let rest = String::from_utf8_lossy(&rest);
-        assert_eq!(rest.matches("HTTP/1.1 ").count(), 1, "{rest}");
-        assert!(rest.contains(&digest(format!("secret={REAL}").as_bytes())), "{rest}");
-        assert!(!world.upstream.last().headers.contains_key("expect"));
-    }
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 100");
+    stream.write_all(body.as_bytes()).await.unwrap();
+    let mut rest = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut rest)).await;
+    let rest = String::from_utf8_lossy(&rest);
+    assert_eq!(rest.matches("HTTP/1.1 ").count(), 1, "{rest}");
+    assert!(rest.contains(&digest(format!("secret={REAL}").as_bytes())), "{rest}");
+    assert!(!world.upstream.last().headers.contains_key("expect"));
 }
 
 #[tokio::test]

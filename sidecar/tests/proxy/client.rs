@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::upstream::Protocols;
 use crate::world::{HOST, TO_HOST, World};
 
 pub(crate) type Sent = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
@@ -28,6 +29,10 @@ pub(crate) enum Client {
 
 pub(crate) const H1: &[&[u8]] = &[b"http/1.1"];
 pub(crate) const H2: &[&[u8]] = &[b"h2"];
+
+/// What a container and its upstream may speak with each other: an origin of an HTTP/1.1 client is never asked for HTTP/2.
+pub(crate) const WAYS: [(&[&[u8]], Protocols); 3] =
+    [(H1, Protocols::Http1), (H2, Protocols::Http1), (H2, Protocols::Http2)];
 
 impl Client {
     /// To the allowed host, over TLS.

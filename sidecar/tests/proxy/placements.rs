@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::client::{self, Client, H1, H2, full, nothing, whole};
+use crate::client::{self, Client, H1, H2, WAYS, full, nothing, whole};
 use crate::upstream::Protocols;
 use crate::world::{HOST, Options, REAL, STAND_IN, TO_HOST, World};
 
@@ -44,38 +44,30 @@ async fn every_placement_over_every_pair_of_versions() {
         ("kind = \"api-key\"\nplacements = \"path /bot{}/**\"", "/bot{}/send%20it?a=b", "x-kept", "yes"),
         ("kind = \"api-key\"\nplacements = \"header x-key-bin\"", "/hello", "x-key-bin", "binary {}"),
     ] {
-        for alpn in [H1, H2] {
-            for protocols in [Protocols::Http1, Protocols::Http2] {
-                let world = world(provider, protocols).await;
-                let value = |credential: &str| {
-                    let text = template.replace("{}", credential);
-                    match text.split_once(' ') {
-                        Some(("basic", text)) => basic(text),
-                        Some(("binary", text)) => {
-                            BASE64_STANDARD.encode(text).trim_end_matches('=').to_owned()
-                        }
-                        _ => text,
-                    }
-                };
-                let mut client = Client::new(&world, alpn).await;
-                let request = client.request(&path.replace("{}", STAND_IN)).header(header, value(STAND_IN));
-                let response = client.send(request.body(nothing()).unwrap()).await.unwrap();
-                assert_eq!(response.status(), 200, "{provider}");
-                let seen = world.upstream.last();
-                assert_eq!(
-                    seen.uri.path_and_query().unwrap().as_str(),
-                    path.replace("{}", REAL),
-                    "{provider}"
-                );
-                assert_eq!(seen.headers[header], value(REAL), "{provider}");
-                let line = world.only_line().await;
-                assert_eq!(line["secrets"], serde_json::json!(["provider"]));
-                for value in [REAL, STAND_IN] {
-                    assert!(!world.audit_text().contains(value), "{}", world.audit_text());
+        for (alpn, protocols) in WAYS {
+            let world = world(provider, protocols).await;
+            let value = |credential: &str| {
+                let text = template.replace("{}", credential);
+                match text.split_once(' ') {
+                    Some(("basic", text)) => basic(text),
+                    Some(("binary", text)) => BASE64_STANDARD.encode(text).trim_end_matches('=').to_owned(),
+                    _ => text,
                 }
-                if path.starts_with("/bot") {
-                    assert_eq!(line["path"], "/bot{provider}/send%20it?a=");
-                }
+            };
+            let mut client = Client::new(&world, alpn).await;
+            let request = client.request(&path.replace("{}", STAND_IN)).header(header, value(STAND_IN));
+            let response = client.send(request.body(nothing()).unwrap()).await.unwrap();
+            assert_eq!(response.status(), 200, "{provider}");
+            let seen = world.upstream.last();
+            assert_eq!(seen.uri.path_and_query().unwrap().as_str(), path.replace("{}", REAL), "{provider}");
+            assert_eq!(seen.headers[header], value(REAL), "{provider}");
+            let line = world.only_line().await;
+            assert_eq!(line["secrets"], serde_json::json!(["provider"]));
+            for value in [REAL, STAND_IN] {
+                assert!(!world.audit_text().contains(value), "{}", world.audit_text());
+            }
+            if path.starts_with("/bot") {
+                assert_eq!(line["path"], "/bot{provider}/send%20it?a=");
             }
         }
     }

@@ -2,37 +2,34 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::client::{Client, H1, H2, nothing};
-use crate::upstream::Protocols;
+use crate::client::{Client, H2, WAYS, nothing};
 use crate::world::{STAND_IN, World};
 
 #[tokio::test]
 async fn one_container_reuses_and_two_never_share() {
-    for protocols in [Protocols::Http1, Protocols::Http2] {
-        for alpn in [H1, H2] {
-            let world = World::speaking(protocols).await;
-            let mut first = Client::new(&world, alpn).await;
-            for _ in 0..3 {
-                assert_eq!(first.get("/hello").await.0.status, 200);
-            }
-            assert_eq!(world.upstream.connections(), 1, "{protocols:?}");
-            let mut again = Client::new(&world, alpn).await;
-            again.get("/hello").await;
-            assert_eq!(world.upstream.connections(), 1, "another connection of the same container");
-
-            let listener = world.another_container().await;
-            let mut other = Client::at(&world, listener, alpn).await;
-            other.get("/hello").await;
-            assert_eq!(world.upstream.connections(), 2, "another container");
+    for (alpn, protocols) in WAYS {
+        let world = World::speaking(protocols).await;
+        let mut first = Client::new(&world, alpn).await;
+        for _ in 0..3 {
+            assert_eq!(first.get("/hello").await.0.status, 200);
         }
+        assert_eq!(world.upstream.connections(), 1, "{protocols:?}");
+        let mut again = Client::new(&world, alpn).await;
+        again.get("/hello").await;
+        assert_eq!(world.upstream.connections(), 1, "another connection of the same container");
+
+        let listener = world.another_container().await;
+        let mut other = Client::at(&world, listener, alpn).await;
+        other.get("/hello").await;
+        assert_eq!(world.upstream.connections(), 2, "another container");
     }
 }
 
 #[tokio::test]
 async fn requests_with_a_secret_do_not_share_with_those_without() {
-    for protocols in [Protocols::Http1, Protocols::Http2] {
+    for (alpn, protocols) in WAYS {
         let world = World::speaking(protocols).await;
-        let mut client = Client::new(&world, H1).await;
+        let mut client = Client::new(&world, alpn).await;
         client.get("/hello").await;
         for _ in 0..2 {
             let request = client.request("/hello").header("authorization", format!("Bearer {STAND_IN}"));

@@ -9,15 +9,12 @@ use hyper_util::rt::TokioIo;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::client::{Client, H1, H2, nothing};
-use crate::upstream::Protocols;
+use crate::client::{Client, H1, H2, WAYS, nothing};
 use crate::world::{Options, STAND_IN, TO_HOST, World};
 
 #[tokio::test]
 async fn a_running_stream_ends_on_both_sides() {
-    for (alpn, protocols) in
-        [(H1, Protocols::Http1), (H2, Protocols::Http1), (H1, Protocols::Http2), (H2, Protocols::Http2)]
-    {
+    for (alpn, protocols) in WAYS {
         let world = World::speaking(protocols).await;
         let script = world.upstream.script();
         let mut client = Client::new(&world, alpn).await;

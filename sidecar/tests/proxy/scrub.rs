@@ -4,13 +4,10 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Frame;
 
-use crate::client::{Client, H1, H2, ends, nothing, whole};
+use crate::client::{Client, H2, WAYS, ends, nothing, whole};
 use crate::reflect::every_form;
 use crate::upstream::Protocols;
 use crate::world::{REAL, STAND_IN, World};
-
-const WAYS: [(&[&[u8]], Protocols); 4] =
-    [(H1, Protocols::Http1), (H1, Protocols::Http2), (H2, Protocols::Http1), (H2, Protocols::Http2)];
 
 fn asked(client: &Client, path: &str) -> http::request::Builder {
     client.request(path).header("authorization", format!("Bearer {STAND_IN}"))

@@ -7,12 +7,8 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::client::{Client, H1, H2, full, tls, whole};
-use crate::upstream::Protocols;
+use crate::client::{Client, H1, WAYS, full, tls, whole};
 use crate::world::{HOST, REAL, STAND_IN, TO_HOST, World};
-
-const WAYS: [(&[&[u8]], Protocols); 4] =
-    [(H1, Protocols::Http1), (H1, Protocols::Http2), (H2, Protocols::Http1), (H2, Protocols::Http2)];
 
 #[tokio::test]
 async fn a_real_value_is_stopped_before_its_end_goes_upstream() {
@@ -104,37 +100,33 @@ async fn a_body_waits_for_nothing() {
 /// Where a body ends is in doubt, so it must not end for the upstream.
 #[tokio::test]
 async fn a_chunk_that_is_none_ends_the_connection_on_both_sides() {
-    for protocols in [Protocols::Http1, Protocols::Http2] {
-        let world = World::speaking(protocols).await;
-        let mut stream = tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
-        let head = format!("POST /sink HTTP/1.1\r\nHost: {HOST}\r\nTransfer-Encoding: chunked\r\n\r\n");
-        stream.write_all(head.as_bytes()).await.unwrap();
-        stream.write_all(b"4\r\ngood\r\nzz\r\nbad\r\n").await.unwrap();
-        let mut answer = Vec::new();
-        drop(stream.read_to_end(&mut answer).await);
-        assert!(!String::from_utf8_lossy(&answer).contains("sunk"));
-        assert_ne!(world.only_line().await["decision"], "allowed");
-        assert!(!world.upstream.seen.received.lock().unwrap().ends_with(b"bad"));
-    }
+    let world = World::new().await;
+    let mut stream = tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
+    let head = format!("POST /sink HTTP/1.1\r\nHost: {HOST}\r\nTransfer-Encoding: chunked\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(b"4\r\ngood\r\nzz\r\nbad\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    drop(stream.read_to_end(&mut answer).await);
+    assert!(!String::from_utf8_lossy(&answer).contains("sunk"));
+    assert_ne!(world.only_line().await["decision"], "allowed");
+    assert!(!world.upstream.seen.received.lock().unwrap().ends_with(b"bad"));
 }
 
 /// It is asked before the body is read, and nothing of the search changes that.
 #[tokio::test]
 async fn a_body_can_wait_for_100_continue() {
-    for protocols in [Protocols::Http1, Protocols::Http2] {
-        let world = World::speaking(protocols).await;
-        let mut stream = tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
-        let head = format!(
-            "POST /sink HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 4\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).await.unwrap();
-        let mut interim = [0; 25];
-        stream.read_exact(&mut interim).await.unwrap();
-        assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
-        stream.write_all(b"body").await.unwrap();
-        let mut answer = Vec::new();
-        drop(stream.read_to_end(&mut answer).await);
-        assert!(String::from_utf8_lossy(&answer).contains("sunk"), "{protocols:?}");
-        assert_eq!(*world.upstream.seen.received.lock().unwrap(), b"body");
-    }
+    let world = World::new().await;
+    let mut stream = tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
+    let head = format!(
+        "POST /sink HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 4\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut interim = [0; 25];
+    stream.read_exact(&mut interim).await.unwrap();
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(b"body").await.unwrap();
+    let mut answer = Vec::new();
+    drop(stream.read_to_end(&mut answer).await);
+    assert!(String::from_utf8_lossy(&answer).contains("sunk"));
+    assert_eq!(*world.upstream.seen.received.lock().unwrap(), b"body");
 }

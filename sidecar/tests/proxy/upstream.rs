@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::frames;
-use crate::world::HOST;
+use crate::world::{HOST, SPLICED};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocols {
@@ -60,7 +60,10 @@ impl Upstream {
         let authority_pem = authority.self_signed(&key).unwrap().pem();
         let issuer = Issuer::new(authority, key);
         let leaf_key = KeyPair::generate().unwrap();
-        let leaf = CertificateParams::new([HOST.to_owned()]).unwrap().signed_by(&leaf_key, &issuer).unwrap();
+        let leaf = CertificateParams::new([HOST, SPLICED].map(str::to_owned))
+            .unwrap()
+            .signed_by(&leaf_key, &issuer)
+            .unwrap();
         let leaf_key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(leaf_key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = rustls::ServerConfig::builder_with_provider(provider)

@@ -10,21 +10,46 @@ use crate::upstream::Protocols;
 use crate::world::{HOST, REAL, STAND_IN, TO_HOST, World};
 
 #[tokio::test]
-async fn all_pairs_of_versions_work() {
-    for (downstream, version) in [(H1, Version::HTTP_11), (H2, Version::HTTP_2)] {
-        for (protocols, upstream) in [(Protocols::Http1, "HTTP/1.1"), (Protocols::Http2, "HTTP/2.0")] {
-            let world = World::speaking(protocols).await;
-            let mut client = Client::new(&world, downstream).await;
-            let (head, body) = client.get("/version").await;
-            assert_eq!((head.status.as_u16(), head.version), (200, version));
-            assert_eq!(body, upstream);
-            let line = world.only_line().await;
-            assert_eq!(line["decision"], "allowed");
-            assert_eq!(line["host"], HOST);
-            assert_eq!(line["status"], 200);
-            assert_eq!(line["protocol"], "https");
-        }
+async fn the_origin_is_spoken_to_as_the_container_speaks() {
+    use Protocols::{Both, Http1, Http2};
+    let cases = [
+        (H1, Version::HTTP_11, Http1, "HTTP/1.1"),
+        (H1, Version::HTTP_11, Both, "HTTP/1.1"),
+        (H2, Version::HTTP_2, Http2, "HTTP/2.0"),
+        (H2, Version::HTTP_2, Both, "HTTP/2.0"),
+        (H2, Version::HTTP_2, Http1, "HTTP/1.1"),
+    ];
+    for (downstream, version, protocols, upstream) in cases {
+        let world = World::speaking(protocols).await;
+        let mut client = Client::new(&world, downstream).await;
+        let (head, body) = client.get("/version").await;
+        assert_eq!((head.status.as_u16(), head.version), (200, version));
+        assert_eq!(body, upstream);
+        let line = world.only_line().await;
+        assert_eq!(line["decision"], "allowed");
+        assert_eq!(line["host"], HOST);
+        assert_eq!(line["status"], 200);
+        assert_eq!(line["protocol"], "https");
     }
+}
+
+#[tokio::test]
+async fn a_connection_made_for_http1_carries_no_http2_request() {
+    let world = World::new().await;
+    let mut first = Client::new(&world, H1).await;
+    assert_eq!(first.get("/version").await.1, "HTTP/1.1");
+    let mut second = Client::new(&world, H2).await;
+    assert_eq!(second.get("/version").await.1, "HTTP/2.0");
+    assert_eq!(first.get("/version").await.1, "HTTP/1.1");
+}
+
+/// As it would be without us: the client's own handshake would fail.
+#[tokio::test]
+async fn an_origin_without_the_containers_version_is_the_upstreams_fault() {
+    let world = World::speaking(Protocols::Http2).await;
+    let mut client = Client::new(&world, H1).await;
+    assert_eq!(client.get("/version").await.0.status, 502);
+    assert_eq!(world.only_line().await["decision"], "terminated");
 }
 
 #[tokio::test]

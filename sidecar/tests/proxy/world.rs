@@ -13,7 +13,7 @@ use understudy::connection::{self, OriginalDestination};
 use understudy::container::Container;
 use understudy::credentials::{Catalogue, Grants, InstallationKey, Rights, Vault, declaration, grants};
 use understudy::current::Current;
-use understudy::dns::{PinnedAddress, Resolver, SyntheticNames, SyntheticRange};
+use understudy::dns::{PinnedAddress, Resolver, SyntheticNames, SyntheticRange, UpstreamProxy};
 use understudy::operator::Questions;
 use understudy::operator::questions::QuestionLimits;
 use understudy::proxy::{Gateway, GatewayParts, Limits};
@@ -33,10 +33,14 @@ pub(crate) const NOWHERE: &str = "nowhere.example.com";
 /// Looked up once, no longer allowed.
 pub(crate) const FORMERLY: &str = "formerly.example.com";
 
+/// Allowed without being decrypted.
+pub(crate) const SPLICED: &str = "spliced.example.com";
+
 pub(crate) const TO_HOST: [u8; 4] = [28, 0, 1, 0];
 pub(crate) const TO_OTHER: [u8; 4] = [28, 0, 1, 1];
 pub(crate) const TO_NOWHERE: [u8; 4] = [28, 0, 1, 2];
 pub(crate) const TO_FORMERLY: [u8; 4] = [28, 0, 1, 3];
+pub(crate) const TO_SPLICED: [u8; 4] = [28, 0, 1, 4];
 pub(crate) const TO_SINK: [u8; 4] = [28, 0, 0, 2];
 pub(crate) const TO_LITERAL: [u8; 4] = [192, 0, 2, 1];
 pub(crate) const TO_NEVER_LOOKED_UP: [u8; 4] = [28, 0, 9, 9];
@@ -55,6 +59,7 @@ pub(crate) struct World {
     pub(crate) questions: Arc<Questions>,
     pub(crate) authority_pem: String,
     pub(crate) vault: Current<Vault>,
+    rules: &'static str,
     stated: Arc<Stated>,
     audit: Arc<Mutex<Vec<u8>>>,
     _directory: tempfile::TempDir,
@@ -71,6 +76,9 @@ pub(crate) struct Options {
     pub(crate) addresses: Vec<IpAddr>,
     /// Kind, placements and what else is declared of secret `provider`.
     pub(crate) provider: &'static str,
+    /// Of the container's policy, beside what is allowed in any test. `PORT` is the upstream's.
+    pub(crate) rules: &'static str,
+    pub(crate) proxy: Option<UpstreamProxy>,
 }
 
 impl Default for Options {
@@ -83,6 +91,8 @@ impl Default for Options {
             workers: Vec::new(),
             addresses: vec![[127, 0, 0, 1].into()],
             provider: BEARER,
+            rules: "",
+            proxy: None,
         }
     }
 }
@@ -112,10 +122,12 @@ impl World {
         let pins = HashMap::from([
             (host(HOST), options.addresses.into_iter().map(pin).collect()),
             (host(OTHER), vec![pin(IpAddr::from([127, 0, 0, 1]))]),
+            (host(SPLICED), vec![pin(IpAddr::from([127, 0, 0, 1]))]),
         ]);
         // Whatever is not pinned is asked for at a port where nobody listens.
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
         let resolver = Resolver::new(pins, &[nobody], SyntheticRange::default()).unwrap();
+        let resolver = resolver.through(options.proxy);
         let vault = Current::from(vault(REAL, &declared(options.provider)));
         let questions = Questions::new(options.questions, None);
         let gateway = Gateway::new(GatewayParts {
@@ -130,7 +142,7 @@ impl World {
             workers: Workers::new(Handle::current(), options.workers),
         })
         .unwrap();
-        let container = container('a', upstream.port(), &vault.current());
+        let container = container('a', upstream.port(), options.rules, &vault.current());
         let listener = listen(&container, &gateway).await;
         Self {
             upstream,
@@ -139,6 +151,7 @@ impl World {
             gateway,
             questions,
             vault,
+            rules: options.rules,
             authority_pem,
             stated,
             audit,
@@ -148,7 +161,8 @@ impl World {
 
     /// Another container of the same sidecar, with the same policy and grants.
     pub(crate) async fn another_container(&self) -> SocketAddr {
-        listen(&container('b', self.upstream.port(), &self.vault.current()), &self.gateway).await
+        let container = container('b', self.upstream.port(), self.rules, &self.vault.current());
+        listen(&container, &self.gateway).await
     }
 
     /// A connection as if it had been redirected on its way to `address`, port of the upstream.
@@ -219,19 +233,25 @@ fn grants_of(vault: &Vault) -> Grants {
     grants::choose(vault, generic, None, Some("provider")).unwrap().grants()
 }
 
-fn container(digit: char, port: u16, vault: &Vault) -> Arc<Container> {
+fn container(digit: char, port: u16, rules: &str, vault: &Vault) -> Arc<Container> {
     let allowed = format!("{HOST}:{port} {OTHER}:{port} {NOWHERE}:{port}");
-    let denied = format!(
-        "[[deny]]\nhost = {OTHER:?}\nmethods = \"PATCH\"\n[[deny]]\nhost = {OTHER:?}\npaths = \"/denied/**\""
+    let rules = rules.replace("PORT", &port.to_string());
+    let rules = format!(
+        "[[deny]]\nhost = {OTHER:?}\nmethods = \"PATCH\"\n[[deny]]\nhost = {OTHER:?}\npaths = \"/denied/**\"\n\
+         [[allow]]\nhost = {SPLICED:?}\nport = {port}\nsplice = true\n{rules}"
     );
     let policy = PolicySet::combine(vec![
         Arc::new(Policy::from_allow_annotation(&allowed).unwrap()),
-        Arc::new(Policy::parse("rules", "rules.toml", &denied).unwrap()),
+        Arc::new(Policy::parse("rules", "rules.toml", &rules).unwrap()),
     ]);
     let names = SyntheticNames::default();
-    for (name, address) in
-        [(HOST, TO_HOST), (OTHER, TO_OTHER), (NOWHERE, TO_NOWHERE), (FORMERLY, TO_FORMERLY)]
-    {
+    for (name, address) in [
+        (HOST, TO_HOST),
+        (OTHER, TO_OTHER),
+        (NOWHERE, TO_NOWHERE),
+        (FORMERLY, TO_FORMERLY),
+        (SPLICED, TO_SPLICED),
+    ] {
         assert_eq!(names.address(&host(name)).octets(), address);
     }
     let id = digit.to_string().repeat(64).parse().unwrap();

@@ -6,6 +6,7 @@ use understudy_control::EnvironmentVariable;
 
 use super::{super::GUEST, list};
 use crate::record::fingerprint;
+use crate::trust::File;
 
 /// The host's, copied by Podman: they would lead around the redirection, and mean nothing inside.
 const PROXIES: [&str; 5] = ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"];
@@ -14,7 +15,7 @@ const PROXIES: [&str; 5] = ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy
 const TRUST_ONE: [&str; 1] = ["NODE_EXTRA_CA_CERTS"];
 
 /// ... and clients that replace what they trust get everything.
-const TRUST_ALL: [&str; 10] = [
+const TRUST_ALL: [&str; 15] = [
     "SSL_CERT_FILE",
     "REQUESTS_CA_BUNDLE",
     "CURL_CA_BUNDLE",
@@ -25,7 +26,16 @@ const TRUST_ALL: [&str; 10] = [
     "CODEX_CA_CERTIFICATE",
     "CARGO_HTTP_CAINFO",
     "DENO_CERT",
+    "NIX_SSL_CERT_FILE",
+    "PERL_LWP_SSL_CA_FILE",
+    "BUNDLE_SSL_CA_CERT",
+    "HEX_CACERTS_PATH",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
 ];
+
+/// Options for every Java. Java has a trust store for itself, in a file whose place depends on how it was installed.
+const JAVA: &str = "JAVA_TOOL_OPTIONS";
+const JAVA_STORE: &str = "-Djavax.net.ssl.trustStore=";
 
 const NOTES: &str = "UNDERSTUDY_NOTES";
 
@@ -43,8 +53,8 @@ pub(super) fn change(
             && !given.iter().any(|variable| variable.name == name)
     });
     env.extend(given.iter().map(|variable| json!(format!("{}={}", variable.name, variable.value))));
-    let one = TRUST_ONE.iter().map(|name| (*name, "ca.crt"));
-    let all = TRUST_ALL.iter().map(|name| (*name, "bundle.pem"));
+    let one = TRUST_ONE.iter().map(|name| (*name, File::Authority.name()));
+    let all = TRUST_ALL.iter().map(|name| (*name, File::Bundle.name()));
     for (name, file) in one.chain(all) {
         if env.iter().any(|entry| name_of(entry) == name) {
             notes.push(format!("{name} was set already and stays: its clients may not trust the sidecar"));
@@ -52,10 +62,33 @@ pub(super) fn change(
             env.push(json!(format!("{name}={GUEST}/{file}")));
         }
     }
+    add_java(env, notes);
     if !notes.is_empty() {
         env.push(json!(format!("{NOTES}={}", notes.join("\n").replace('\0', ""))));
     }
     Ok(env.iter().filter_map(Value::as_str).map(fingerprint).collect())
+}
+
+/// Other options of Java's stay; so does another trust store.
+fn add_java(env: &mut Vec<Value>, notes: &mut Vec<String>) {
+    let option = format!("{JAVA_STORE}{GUEST}/{}", File::Java.name());
+    let set: Vec<_> = env.iter_mut().filter(|entry| name_of(entry) == JAVA).collect();
+    if set.is_empty() {
+        env.push(json!(format!("{JAVA}={option}")));
+        return;
+    }
+    for entry in set {
+        let options =
+            entry.as_str().and_then(|entry| entry.split_once('=')).map_or("", |(_, options)| options);
+        if options.contains(JAVA_STORE) {
+            notes.push(format!(
+                "{JAVA} names a trust store already, which stays: Java may not trust the sidecar"
+            ));
+        } else {
+            notes.push(format!("{JAVA} was set already; {option} was added to it"));
+            *entry = json!(format!("{JAVA}={options} {option}"));
+        }
+    }
 }
 
 /// Of every variable of this name, in order.
@@ -110,6 +143,18 @@ mod tests {
         assert!(env.contains(&"NODE_EXTRA_CA_CERTS=/run/understudy/ca.crt".to_owned()));
         assert!(env.contains(&"CURL_CA_BUNDLE=/run/understudy/bundle.pem".to_owned()));
         assert!(env.last().unwrap().starts_with("UNDERSTUDY_NOTES=SSL_CERT_FILE was set"), "{env:?}");
+    }
+
+    #[test]
+    fn java_gets_a_trust_store_beside_its_other_options_unless_it_has_one() {
+        let store = "-Djavax.net.ssl.trustStore=/run/understudy/trust.p12";
+        assert!(changed(json!([]), &[], &[]).contains(&format!("JAVA_TOOL_OPTIONS={store}")));
+        let env = changed(json!(["JAVA_TOOL_OPTIONS=-Xmx1g -ea"]), &[], &[]);
+        assert!(env.contains(&format!("JAVA_TOOL_OPTIONS=-Xmx1g -ea {store}")), "{env:?}");
+        assert!(env.last().unwrap().contains(&format!("{store} was added")), "{env:?}");
+        let own = "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=/mine";
+        let env = changed(json!([own]), &[], &[]);
+        assert!(env.contains(&own.to_owned()) && env.last().unwrap().contains("which stays"), "{env:?}");
     }
 
     #[test]

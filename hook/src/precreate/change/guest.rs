@@ -9,12 +9,12 @@ use understudy_control::Prepared;
 
 use crate::installation::write_whole;
 use crate::mounted::Place;
-use crate::trust::Bundle;
+use crate::trust::{File, Trust};
 
 /// Writes them below the container's own directory, readable for the container's user, whatever its number.
 pub(super) fn write(
     container: &Path,
-    bundle: &Bundle,
+    trust: &Trust,
     prepared: &Prepared,
     bound: &[Place],
 ) -> Result<PathBuf> {
@@ -28,8 +28,9 @@ pub(super) fn write(
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644))
             .with_context(|| path.display().to_string())
     };
-    file("ca.crt", bundle.authority.as_bytes())?;
-    file("bundle.pem", bundle.pem.as_bytes())?;
+    for ours in File::ALL {
+        file(ours.name(), trust.content(ours))?;
+    }
     file("resolv.conf", format!("nameserver {}\n", prepared.nameserver).as_bytes())?;
     file("mounts.json", &serde_json::to_vec(bound)?)?;
     file("place.json", &serde_json::to_vec(&prepared.placement)?)?;

@@ -9,22 +9,23 @@ use serde_json::{Map, Value, json};
 use super::super::{GUEST, GUEST_BINARY_DIRECTORY};
 use super::list;
 use crate::installation::Installation;
+use crate::trust::File;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// `guest` is the directory of the guest files; `bundles` are the image's bundle paths.
+/// `guest` is the directory of the guest files; `places` is where a file of it is to be seen as well.
 pub(super) fn change(
     document: &mut Map<String, Value>,
     installation: &Installation,
     guest: &Path,
-    bundles: &[String],
+    places: &[(String, File)],
 ) -> Result<()> {
     let mounts = list(document, "mounts")?;
     mounts.retain(|mount| mount.get("destination").and_then(Value::as_str) != Some(RESOLV_CONF));
     mounts.push(bind(guest, GUEST));
     mounts.push(bind(&installation.guest_binary_directory(), GUEST_BINARY_DIRECTORY));
     mounts.push(bind(&guest.join("resolv.conf"), RESOLV_CONF));
-    mounts.extend(bundles.iter().map(|path| bind(&guest.join("bundle.pem"), path)));
+    mounts.extend(places.iter().map(|(path, file)| bind(&guest.join(file.name()), path)));
     Ok(())
 }
 
@@ -37,17 +38,18 @@ fn bind(source: &Path, destination: &str) -> Value {
     })
 }
 
-/// A note for each bundle that a mount of the user's lies on: what that holds is not in ours.
-pub(super) fn covered<'a>(mounts: &'a [Mount], bundles: &'a [String]) -> impl Iterator<Item = String> + 'a {
-    let is_mounted = |path: &&String| {
+/// A note for each place where a mount of the user's lies: what that holds is not in ours.
+pub(super) fn covered<'a>(
+    mounts: &'a [Mount],
+    places: &'a [(String, File)],
+) -> impl Iterator<Item = String> + 'a {
+    let is_mounted = |path: &str| {
         mounts.iter().any(|mount| {
             mount.destination() != Path::new("/") && Path::new(path).starts_with(mount.destination())
         })
     };
-    bundles.iter().filter(is_mounted).map(|path| {
-        format!(
-            "{path}: certificates that are mounted there are not in the bundle that the sidecar needs there"
-        )
+    places.iter().filter(move |(path, _)| is_mounted(path)).map(|(path, _)| {
+        format!("{path}: certificates that are mounted there are not in what the sidecar needs there")
     })
 }
 
@@ -67,10 +69,15 @@ mod tests {
         let config = config_of(&document);
         let after = apply(&config, &tree.installation(), request(&config), &prepared(), &[]).unwrap();
         let mounts = after["mounts"].as_array().unwrap();
-        let last: Vec<_> =
-            mounts[mounts.len() - 4..].iter().map(|mount| mount["destination"].as_str().unwrap()).collect();
-        assert_eq!(last, [GUEST, GUEST_BINARY_DIRECTORY, RESOLV_CONF, "/etc/ssl/certs/ca-certificates.crt"]);
-        for mount in &mounts[mounts.len() - 4..] {
+        let first = mounts.iter().position(|mount| mount["destination"] == GUEST).unwrap();
+        let ours = &mounts[first..];
+        let destinations: Vec<_> = ours.iter().map(|mount| mount["destination"].as_str().unwrap()).collect();
+        let fixed = [GUEST, GUEST_BINARY_DIRECTORY, RESOLV_CONF, "/etc/ssl/certs/ca-certificates.crt"];
+        assert!(destinations.starts_with(&fixed), "{destinations:?}");
+        let hashed =
+            destinations.iter().filter(|path| path.starts_with("/etc/ssl/certs/") && path.ends_with(".0"));
+        assert_eq!(hashed.count(), 1, "{destinations:?}");
+        for mount in ours {
             for option in ["ro", "nosuid", "nodev", "rprivate", "bind"] {
                 assert!(mount["options"].as_array().unwrap().contains(&json!(option)));
             }
@@ -83,7 +90,8 @@ mod tests {
         let mount: Mount =
             serde_json::from_value(json!({"destination": "/etc/ssl", "type": "bind", "source": "/x"}))
                 .unwrap();
-        let bundles = ["/etc/ssl/cert.pem".to_owned(), "/etc/pki/tls/cert.pem".to_owned()];
-        assert_eq!(covered(&[mount], &bundles).count(), 1);
+        let places =
+            ["/etc/ssl/cert.pem", "/etc/pki/tls/cert.pem"].map(|path| (path.to_owned(), File::Bundle));
+        assert_eq!(covered(&[mount], &places).count(), 1);
     }
 }

@@ -12,14 +12,14 @@ const LONGEST_TIMEOUT: u64 = 120;
 const LONGEST_CACHE: u64 = 30 * 24 * 3600;
 
 /// As they are in the file, of which exactly one says where.
-pub(in crate::credentials) struct Written {
-    pub(in crate::credentials) file: Option<Spanned<String>>,
-    pub(in crate::credentials) podman_secret: Option<Spanned<String>>,
-    pub(in crate::credentials) credential: Option<Spanned<String>>,
-    pub(in crate::credentials) variable: Option<Spanned<String>>,
-    pub(in crate::credentials) command: Option<Spanned<Vec<String>>>,
-    pub(in crate::credentials) timeout: Option<Spanned<u64>>,
-    pub(in crate::credentials) cache: Option<Spanned<u64>>,
+pub(crate) struct Written {
+    pub(crate) file: Option<Spanned<String>>,
+    pub(crate) podman_secret: Option<Spanned<String>>,
+    pub(crate) credential: Option<Spanned<String>>,
+    pub(crate) variable: Option<Spanned<String>>,
+    pub(crate) command: Option<Spanned<Vec<String>>>,
+    pub(crate) timeout: Option<Spanned<u64>>,
+    pub(crate) cache: Option<Spanned<u64>>,
 }
 
 /// What is wrong, and the offset in the text at which it is.
@@ -27,7 +27,7 @@ type Mistake = (usize, String);
 
 impl Written {
     /// `at` is where the declaration begins. Messages quote nothing: people paste values into the wrong line.
-    pub(in crate::credentials) fn source(self, at: usize) -> Result<Source, Mistake> {
+    pub(crate) fn source(self, at: usize) -> Result<Source, Mistake> {
         let of_command = [("timeout", &self.timeout), ("cache", &self.cache)];
         if self.command.is_none()
             && let Some((key, written)) = of_command.iter().find_map(|(key, w)| Some((key, w.as_ref()?)))

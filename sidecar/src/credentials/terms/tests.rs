@@ -139,7 +139,7 @@ fn refusals_name_the_annotation_or_variable_and_the_way_out() {
             "understudy.harness: there is no harness",
             "`claude-code`?",
         ),
-        (&[(annotation::HARNESS, "zzzz")], none, "no harness `zzzz`", "known are: claude-code, generic"),
+        (&[(annotation::HARNESS, "zzzz")], none, "no harness `zzzz`", "known are: aider, amp, claude-code"),
         (
             &[(annotation::POLICY, "wep")],
             none,
@@ -155,7 +155,7 @@ fn refusals_name_the_annotation_or_variable_and_the_way_out() {
         ),
         (&[(annotation::ALLOW, "*")], none, "understudy.allow: \"*\": a bare `*`", "write host names"),
         (&[(annotation::NETWORK, "guarded")], none, "understudy.network: \"guarded\"", "--network=none"),
-        (&[(annotation::PRIVACY, "quite")], none, "no privacy level `quite`", "did you mean `quiet`?"),
+        (&[(annotation::PRIVACY, "stirct")], none, "no privacy level `stirct`", "did you mean `strict`?"),
         (&[(annotation::SECRETS, "gti")], none, "no secret `gti`", "did you mean `git`?"),
         (&[(annotation::SECRETS, "mute")], none, "secret `mute` has no variable", "add `env ="),
         (

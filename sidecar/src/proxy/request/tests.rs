@@ -18,17 +18,19 @@ fn ask(
     method: Method,
     uri: &str,
     version: Version,
-    tls: bool,
+    wire: Wire,
     pairs: &[(&str, &str)],
 ) -> Result<Target, Reason> {
     let uri: Uri = uri.parse().unwrap();
     let headers = headers(pairs);
     let head = Head { method: &method, uri: &uri, version, headers: &headers };
-    target(&identity(), tls, if tls { 443 } else { 80 }, head).map_err(|refused| refused.reason)
+    target(&identity(), wire, if wire == Wire::Tls { 443 } else { 80 }, head)
+        .map_err(|refused| refused.reason)
 }
 
 fn get(uri: &str, tls: bool, pairs: &[(&str, &str)]) -> Result<Target, Reason> {
-    ask(Method::GET, uri, Version::HTTP_11, tls, pairs)
+    let wire = if tls { Wire::Tls } else { Wire::Tunnelled };
+    ask(Method::GET, uri, Version::HTTP_11, wire, pairs)
 }
 
 #[test]
@@ -63,7 +65,7 @@ fn all_places_that_name_a_host_must_agree() {
     assert_eq!(get("/", true, &[]), Err(Reason::Malformed));
     assert_eq!(get("/", true, &[("host", good), ("host", good)]), Err(Reason::Malformed));
     let h2 = |authority: &str, pairs: &[(&str, &str)]| {
-        ask(Method::GET, &format!("https://{authority}/p?q"), Version::HTTP_2, true, pairs)
+        ask(Method::GET, &format!("https://{authority}/p?q"), Version::HTTP_2, Wire::Tls, pairs)
     };
     assert_eq!(h2(good, &[]).unwrap().path.as_str(), "/p?q");
     assert!(h2(good, &[("host", "API.example.com")]).is_ok());
@@ -73,7 +75,7 @@ fn all_places_that_name_a_host_must_agree() {
 }
 
 #[test]
-fn proxy_requests_reach_their_own_host_only() {
+fn in_a_tunnel_proxy_requests_reach_its_own_host_only() {
     let host = ("host", "api.example.com");
     let same = get("http://api.example.com/a?b", false, &[host]).unwrap();
     assert_eq!((same.path.as_str(), same.authority.as_str()), ("/a?b", "api.example.com"));
@@ -83,10 +85,33 @@ fn proxy_requests_reach_their_own_host_only() {
     assert_eq!(get("http://evil.example/", false, &[host]), Err(Reason::NameMismatch));
     assert_eq!(get("https://api.example.com/", false, &[host]), Err(Reason::ProxyRequest));
     assert_eq!(get("http://api.example.com/", true, &[host]), Err(Reason::ProxyRequest));
-    let connect = ask(Method::CONNECT, "api.example.com:443", Version::HTTP_11, false, &[host]);
+    let connect = ask(Method::CONNECT, "api.example.com:443", Version::HTTP_11, Wire::Plain, &[host]);
     assert_eq!(connect, Err(Reason::ProxyRequest));
-    let connect = ask(Method::CONNECT, "https://api.example.com/", Version::HTTP_2, true, &[]);
+    let connect = ask(Method::CONNECT, "https://api.example.com/", Version::HTTP_2, Wire::Tls, &[]);
     assert_eq!(connect, Err(Reason::ProxyRequest));
+}
+
+#[test]
+fn what_is_asked_of_a_proxy_is_for_the_host_that_it_names() {
+    let plain = |uri: &str, host| ask(Method::GET, uri, Version::HTTP_11, Wire::Plain, &[("host", host)]);
+    let other = plain("http://Other.example/a?b", "other.example").unwrap();
+    assert_eq!((other.host.as_str(), other.port, other.by_proxy), ("other.example", 80, true));
+    assert_eq!((other.path.as_str(), other.authority.as_str()), ("/a?b", "other.example"));
+    assert_eq!(plain("http://other.example:8080/", "other.example:8080").unwrap().port, 8080);
+    assert_eq!(plain("http://other.example/", "api.example.com"), Err(Reason::NameMismatch));
+    assert_eq!(plain("http://other.example:8080/", "other.example"), Err(Reason::NameMismatch));
+    assert_eq!(plain("https://other.example/", "other.example"), Err(Reason::ProxyRequest));
+    assert_eq!(plain("http://me@other.example/", "other.example"), Err(Reason::Malformed));
+    assert_eq!(plain("http://192.0.2.1/", "192.0.2.1"), Err(Reason::NameMismatch));
+    let own = plain("/a", "api.example.com").unwrap();
+    assert_eq!((own.port, own.by_proxy), (80, false));
+    let nameless = Identity { name: None, standing: Standing::Refused(Reason::AddressLiteral) };
+    let headers = headers(&[("host", "other.example")]);
+    let uri = Uri::from_static("http://other.example/");
+    let head = Head { method: &Method::GET, uri: &uri, version: Version::HTTP_11, headers: &headers };
+    assert!(target(&nameless, Wire::Plain, 3128, head).is_ok());
+    let refused = target(&nameless, Wire::Tunnelled, 3128, head).unwrap_err();
+    assert_eq!(refused.reason, Reason::AddressLiteral);
 }
 
 #[test]
@@ -108,7 +133,7 @@ fn only_websockets_upgrade() {
 fn a_websocket_begins_without_a_body() {
     let with = |method, more: &[(&str, &str)]| {
         let pairs = [&[("host", "api.example.com"), ("upgrade", "websocket")], more].concat();
-        ask(method, "/", Version::HTTP_11, true, &pairs).map(|target| target.upgrade)
+        ask(method, "/", Version::HTTP_11, Wire::Tls, &pairs).map(|target| target.upgrade)
     };
     assert_eq!(with(Method::GET, &[]), Ok(Upgrade::WebSocket));
     assert_eq!(with(Method::POST, &[]), Err(Reason::Malformed));
@@ -127,7 +152,7 @@ fn a_refused_connection_refuses_everything_and_names_what_was_asked_for() {
         version: Version::HTTP_11,
         headers: &headers,
     };
-    let refused = target(&identity, false, 80, head).unwrap_err();
+    let refused = target(&identity, Wire::Plain, 80, head).unwrap_err();
     assert_eq!(refused.reason, Reason::AddressLiteral);
     assert_eq!(refused.host, Some("metadata.example".parse().unwrap()));
 }
@@ -151,7 +176,7 @@ proptest! {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, value);
         let head = Head { method: &Method::GET, uri: &uri, version: Version::HTTP_11, headers: &headers };
-        if let Ok(target) = target(&identity(), true, 443, head) {
+        if let Ok(target) = target(&identity(), Wire::Tls, 443, head) {
             prop_assert_eq!(Some(target.host), identity().name);
             prop_assert!(matches!(target.authority.as_str(), "api.example.com" | "api.example.com:443"));
         }

@@ -3,20 +3,13 @@
 
 use serde_json::{Value, json};
 
-/// What the mock says, with the header that carried the credential.
-pub(super) const ANSWER: &str = "MOCK-OK";
+use super::{Answer, Asked};
 
-/// The whole answer, and whether it is an event stream.
-pub(super) struct Answer {
-    pub(super) body: String,
-    pub(super) stream: bool,
-}
-
-/// Answers `path` if it is one of the API's.
-pub(super) fn answer(method: &str, path: &str, headers: &http::HeaderMap, body: &[u8]) -> Option<Answer> {
-    let whole = |value: Value| Some(Answer { body: value.to_string(), stream: false });
-    match (method, path) {
-        ("POST", "/v1/messages") => Some(messages(headers, body)),
+/// Answers a path of the API.
+pub(super) fn answer(asked: &Asked<'_>) -> Option<Answer> {
+    let whole = |value: Value| Some(Answer::json(&value));
+    match (asked.method, asked.path) {
+        ("POST", "/v1/messages") => Some(messages(asked)),
         ("POST", "/v1/messages/count_tokens") => whole(json!({ "input_tokens": 10 })),
         ("GET", "/api/claude_code/policy_limits") => whole(json!({ "restrictions": {} })),
         ("GET", "/api/oauth/profile") => whole(json!({
@@ -29,11 +22,11 @@ pub(super) fn answer(method: &str, path: &str, headers: &http::HeaderMap, body: 
     }
 }
 
-fn messages(headers: &http::HeaderMap, body: &[u8]) -> Answer {
-    let request: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+fn messages(asked: &Asked<'_>) -> Answer {
+    let request = asked.json();
     let model = request.get("model").and_then(Value::as_str).unwrap_or("claude");
     let text =
-        format!("{ANSWER} from {}", if headers.contains_key("x-api-key") { "x-api-key" } else { "bearer" });
+        asked.says(if asked.headers.contains_key("x-api-key") { "from x-api-key" } else { "from bearer" });
     if request.get("stream").and_then(Value::as_bool) == Some(true) {
         return Answer { body: events(model, &text), stream: true };
     }
@@ -43,7 +36,7 @@ fn messages(headers: &http::HeaderMap, body: &[u8]) -> Answer {
         "stop_reason": "end_turn", "stop_sequence": null,
         "usage": { "input_tokens": 1, "output_tokens": 1 },
     });
-    Answer { body: message.to_string(), stream: false }
+    Answer::json(&message)
 }
 
 fn events(model: &str, text: &str) -> String {

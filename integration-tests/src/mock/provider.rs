@@ -1,0 +1,61 @@
+//! What the providers' own clients are answered: each file knows the routes of one API.
+
+mod anthropic;
+mod gemini;
+mod github;
+mod openai;
+mod shopify;
+
+use serde_json::Value;
+
+/// What the mock says, with the host that was asked or the header that carried the credential, and a word of the request
+/// that begins with [`CODE_WORD`]: so a test sees what an agent was told without a look at its requests.
+const ANSWER: &str = "MOCK-OK";
+const CODE_WORD: &str = "codeword-";
+
+/// A request, as far as an API's answer depends on it.
+pub(super) struct Asked<'a> {
+    pub(super) method: &'a str,
+    pub(super) host: &'a str,
+    pub(super) path: &'a str,
+    pub(super) headers: &'a http::HeaderMap,
+    pub(super) body: &'a [u8],
+}
+
+/// The whole answer, and whether it is an event stream.
+pub(super) struct Answer {
+    pub(super) body: String,
+    pub(super) stream: bool,
+}
+
+/// Answers a request of one of the APIs.
+pub(super) fn answer(asked: &Asked<'_>) -> Option<Answer> {
+    [anthropic::answer, openai::answer, gemini::answer, github::answer, shopify::answer]
+        .into_iter()
+        .find_map(|answer| answer(asked))
+}
+
+impl Asked<'_> {
+    fn json(&self) -> Value {
+        serde_json::from_slice(self.body).unwrap_or(Value::Null)
+    }
+
+    fn says(&self, of: &str) -> String {
+        let body = String::from_utf8_lossy(self.body);
+        let word = body.find(CODE_WORD).map(|at| &body[at..]).unwrap_or_default();
+        let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(word.len());
+        format!("{ANSWER} {of} {}", &word[..end])
+    }
+}
+
+impl Answer {
+    fn json(value: &Value) -> Self {
+        Self { body: value.to_string(), stream: false }
+    }
+
+    /// Server-sent events without names.
+    fn events(values: &[Value], end: &str) -> Self {
+        let events: String = values.iter().map(|value| format!("data: {value}\n\n")).collect();
+        Self { body: events + end, stream: true }
+    }
+}

@@ -1,0 +1,30 @@
+//! Real command-line tools, each in a sealed container against mocks of the real host names, with a stand-in for a login.
+//! Run by `machine/run-tests`, after `images/clis`. What is fetched in a minute runs in `make test`; the others are ignored
+//! there, and run in `make test-all`.
+//!
+//! Each run prints a line of the proof matrix that is kept in `docs/harnesses.md`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails as tests do")]
+
+mod github;
+mod google;
+mod instructions;
+mod mistral;
+mod providers;
+mod shopify;
+mod tool;
+
+use std::sync::OnceLock;
+
+use understudy_integration_tests::stand::{CLI_IMAGE, PROVIDERS, Stand, import};
+
+/// The one stand of this process: it has the secret of every provider.
+fn stand() -> &'static Stand {
+    static STAND: OnceLock<Stand> = OnceLock::new();
+    STAND.get_or_init(|| {
+        let given = PROVIDERS.each_ref().map(|provider| provider.secret);
+        let stand = Stand::start(&given, |_| ()).unwrap();
+        import(&stand.paths.cache.join("clis.tar"), CLI_IMAGE).unwrap();
+        stand
+    })
+}

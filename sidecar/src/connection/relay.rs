@@ -1,0 +1,141 @@
+//! Bytes from one socket to the other, both ways, until both have ended. Nothing is kept of them but their number.
+
+use std::io;
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use bytes::BytesMut;
+use socket2::SockRef;
+use tokio::net::TcpStream;
+use tokio::task::consume_budget;
+
+/// Read at once. An idle connection has no buffer.
+const CHUNK: usize = 64 * 1024;
+
+/// What passed so far; still true when the relay is cut.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    pub(super) up: AtomicU64,
+    pub(super) down: AtomicU64,
+}
+
+/// Which side broke off, and how.
+#[derive(Debug)]
+pub(super) enum Broken {
+    Container(io::Error),
+    Upstream(io::Error),
+}
+
+/// An end of one side is passed on as one, and the other way stays open until it ends, too; or until that side takes no
+/// more, as one that is closed.
+pub(super) async fn relay(
+    container: &TcpStream,
+    upstream: &TcpStream,
+    passed: &Passed,
+) -> Result<(), Broken> {
+    let (container_ended, upstream_ended) = (AtomicBool::new(false), AtomicBool::new(false));
+    let up = async {
+        one_way(container, upstream, &passed.up, Broken::Container, Broken::Upstream, &container_ended).await
+    };
+    let down = async {
+        one_way(upstream, container, &passed.down, Broken::Upstream, Broken::Container, &upstream_ended).await
+    };
+    match tokio::try_join!(up, down) {
+        Err(Broken::Container(_)) if container_ended.load(Relaxed) => Ok(()),
+        Err(Broken::Upstream(_)) if upstream_ended.load(Relaxed) => Ok(()),
+        result => result.map(drop),
+    }
+}
+
+async fn one_way(
+    from: &TcpStream,
+    to: &TcpStream,
+    count: &AtomicU64,
+    reading: impl Fn(io::Error) -> Broken,
+    writing: impl Fn(io::Error) -> Broken,
+    ended: &AtomicBool,
+) -> Result<(), Broken> {
+    loop {
+        // Neither readiness nor a read that does not wait is counted: one busy connection would keep the worker.
+        consume_budget().await;
+        from.readable().await.map_err(&reading)?;
+        let mut chunk = BytesMut::with_capacity(CHUNK);
+        match from.try_read_buf(&mut chunk) {
+            Ok(0) => {
+                ended.store(true, Relaxed);
+                return SockRef::from(to).shutdown(Shutdown::Write).map_err(writing);
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(reading(error)),
+        }
+        write(to, &chunk, count).await.map_err(&writing)?;
+    }
+}
+
+pub(super) async fn write(to: &TcpStream, mut bytes: &[u8], count: &AtomicU64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match to.try_write(bytes) {
+            Ok(length) => {
+                count.fetch_add(length as u64, Relaxed);
+                bytes = bytes.get(length..).unwrap_or_default();
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (one, listener.accept().await.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn ends_are_passed_on_one_by_one_and_bytes_counted() {
+        let ((mut client, container), (upstream, mut server)) = (pair().await, pair().await);
+        let passed = Passed::default();
+        let sent = vec![7; 3 * CHUNK + 5];
+        let talk = async {
+            client.write_all(&sent).await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).await.unwrap();
+            answer
+        };
+        let serve = async {
+            let mut received = Vec::new();
+            server.read_to_end(&mut received).await.unwrap();
+            // After the end of the other way.
+            server.write_all(b"late").await.unwrap();
+            server.shutdown().await.unwrap();
+            received
+        };
+        let (relayed, answer, received) = tokio::join!(relay(&container, &upstream, &passed), talk, serve);
+        relayed.unwrap();
+        assert!(received == sent && answer == b"late");
+        assert_eq!((passed.up.into_inner(), passed.down.into_inner()), (sent.len() as u64, 4));
+    }
+
+    #[tokio::test]
+    async fn a_side_that_breaks_off_is_told() {
+        for container_breaks in [true, false] {
+            let ((client, container), (upstream, server)) = (pair().await, pair().await);
+            let (breaking, other) = if container_breaks { (client, server) } else { (server, client) };
+            SockRef::from(&breaking).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+            drop(breaking);
+            let broken = relay(&container, &upstream, &Passed::default()).await.unwrap_err();
+            assert_eq!(matches!(broken, Broken::Container(_)), container_breaks, "{broken:?}");
+            drop(other);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! TLS that is passed through without being decrypted, where a rule says `splice = true`. No secret is swapped in it.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use understudy_policies::HostName;
+
+use super::accept::Fault;
+use super::refusal;
+use super::relay::{Broken, Passed, relay, write};
+use crate::container::Container;
+use crate::decide::{Permit, decide_splice};
+use crate::dns::{DialError, Upstream};
+use crate::proxy::Gateway;
+use crate::reason::Reason;
+
+/// A connection that is not decrypted.
+pub(super) struct Splice {
+    pub(super) permit: Permit,
+    pub(super) stream: TcpStream,
+    /// The client's hello, and what may follow it.
+    pub(super) first: Bytes,
+}
+
+/// The permit to pass through TLS for a name that the container looked up. None: it is inspected, as all is by default.
+/// So it is where any secret of the installation is bound: not seen, a stand-in would not be swapped, and an agent could
+/// bring a credential of its own.
+pub(super) fn permit(gateway: &Gateway, container: &Container, name: &HostName, port: u16) -> Option<Permit> {
+    let permit = decide_splice(&container.rights().policy, name, port)?;
+    gateway.vault().current().bound_to(name).next().is_none().then_some(permit)
+}
+
+impl Splice {
+    /// Ok when both sides have ended. `connected` is told once there is an upstream.
+    pub(super) async fn pass(
+        self,
+        gateway: &Gateway,
+        passed: &Passed,
+        connected: impl FnOnce(),
+    ) -> Result<(), Fault> {
+        let Self { permit, stream, first } = self;
+        let upstream = match dial(gateway, permit).await {
+            Ok(upstream) => upstream,
+            Err(fault) => {
+                refusal::reset(stream);
+                return Err(fault);
+            }
+        };
+        connected();
+        drop(upstream.set_nodelay(true));
+        let result = match write(&upstream, &first, &passed.up).await {
+            Ok(()) => {
+                drop(first);
+                relay(&stream, &upstream, passed).await
+            }
+            Err(error) => Err(Broken::Upstream(error)),
+        };
+        let fault = match result {
+            Ok(()) => return Ok(()),
+            Err(Broken::Container(error)) => Fault::broken_off(&format!("the container broke off: {error}")),
+            Err(Broken::Upstream(error)) => Fault::new(Reason::UpstreamFailed, &error.to_string()),
+        };
+        refusal::reset(stream);
+        refusal::reset(upstream);
+        Err(fault)
+    }
+}
+
+async fn dial(gateway: &Gateway, permit: Permit) -> Result<TcpStream, Fault> {
+    let resolved = gateway.resolver().current().resolve(permit).await;
+    let upstream = resolved.map_err(|denial| Fault::new(denial.reason, &denial.detail))?;
+    let deadline = Instant::now() + gateway.limits().connect;
+    let mut fault = Fault::new(Reason::UpstreamTimeout, "no connection in time");
+    for (hop, share) in shares(&upstream, deadline) {
+        fault = match timeout(share(), hop.connect()).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error @ DialError::Unreachable { .. })) => {
+                Fault::new(Reason::UpstreamFailed, &error.to_string())
+            }
+            Ok(Err(DialError::Proxy(error))) => Fault::new(Reason::UpstreamProxyFailed, &error.to_string()),
+            Err(_) => Fault::new(Reason::UpstreamTimeout, "no connection in time"),
+        };
+    }
+    Err(fault)
+}
+
+/// Each way with the time that it may take: of what is left, its part.
+fn shares(
+    upstream: &Upstream,
+    deadline: Instant,
+) -> impl Iterator<Item = (&crate::dns::Hop, impl Fn() -> Duration)> {
+    let count = upstream.hops().len();
+    upstream.hops().iter().enumerate().map(move |(number, hop)| {
+        let left = u32::try_from(count - number).unwrap_or(u32::MAX);
+        (hop, move || deadline.saturating_duration_since(Instant::now()) / left)
+    })
+}

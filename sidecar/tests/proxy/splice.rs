@@ -1,0 +1,114 @@
+//! TLS that is passed through undecrypted, where a rule says so.
+
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::client::{Client, H1, H2, nothing, tls, trusting, whole};
+use crate::upstream::{Protocols, SIZE, pattern};
+use crate::world::{HOST, OTHER, Options, SPLICED, STAND_IN, TO_HOST, TO_OTHER, TO_SPLICED, World};
+
+/// Trust in the upstream alone: our own authority's leaf would not do.
+fn upstream_roots(world: &World) -> rustls::RootCertStore {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(world.upstream.authority_pem.as_bytes()).unwrap()).unwrap();
+    roots
+}
+
+async fn spliced(world: &World, alpn: &[&[u8]]) -> Client {
+    let stream = world.connect(TO_SPLICED).await;
+    Client::over(trusting(upstream_roots(world), stream, SPLICED, alpn).await.unwrap()).await
+}
+
+#[tokio::test]
+async fn the_handshake_is_the_upstreams_own_and_the_line_counts_bytes_and_time() {
+    for alpn in [H1, H2] {
+        let world = World::new().await;
+        let mut client = spliced(&world, alpn).await;
+        let request =
+            client.request_for(SPLICED, "/big").header("authorization", format!("Bearer {STAND_IN}"));
+        let (_, body) = whole(client.send(request.body(nothing()).unwrap()).await.unwrap()).await;
+        assert!(body == pattern(SIZE));
+        // No swap: nobody saw it.
+        assert_eq!(world.upstream.last().headers["authorization"], format!("Bearer {STAND_IN}"));
+        assert!(world.audit_now().is_empty());
+        drop(client);
+        let line = world.only_line().await;
+        assert_eq!((&line["protocol"], &line["host"]), (&"tls".into(), &SPLICED.into()));
+        assert_eq!((&line["decision"], &line["reason"]), (&"allowed".into(), &serde_json::Value::Null));
+        assert!(line["rule"].as_str().unwrap().starts_with("rules.toml:"), "{line}");
+        assert!(line["bytes-down"].as_u64().unwrap() > SIZE as u64, "{line}");
+        assert!((200..100_000).contains(&line["bytes-up"].as_u64().unwrap()), "{line}");
+        assert!(line["duration"].as_u64().unwrap() > 0 && line["secrets"].is_null(), "{line}");
+        assert_eq!(world.container.counters.allowed.load(std::sync::atomic::Ordering::Relaxed), 1);
+    }
+}
+
+#[tokio::test]
+async fn the_name_must_still_be_the_one_that_was_looked_up() {
+    let world = World::new().await;
+    for (address, name) in [(TO_SPLICED, OTHER), (TO_OTHER, SPLICED)] {
+        let stream = tls(&world, world.connect(address).await, name, H1).await.unwrap();
+        let mut client = Client::over(stream).await;
+        let request = client.request_for(name, "/").body(nothing()).unwrap();
+        let (head, _) = whole(client.send(request).await.unwrap()).await;
+        assert_eq!(
+            (head.status.as_u16(), &head.headers["x-understudy-reason"]),
+            (421, &"name-mismatch".parse().unwrap())
+        );
+    }
+    assert_eq!(world.upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn only_tls_is_passed_through() {
+    let world = World::speaking(Protocols::Plain).await;
+    let mut client = Client::plain(world.connect(TO_SPLICED).await).await;
+    let request = client.request_for(SPLICED, "/").header("authorization", format!("Bearer {STAND_IN}"));
+    let (head, _) = whole(client.send(request.body(nothing()).unwrap()).await.unwrap()).await;
+    assert_eq!(head.headers["x-understudy-reason"], "credential-misdirected");
+    let mut raw = world.connect(TO_SPLICED).await;
+    raw.write_all(b"SSH-2.0-x\r\n").await.unwrap();
+    assert!(raw.read_to_end(&mut Vec::new()).await.is_err());
+    assert_eq!(world.upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_host_of_a_secret_and_one_with_a_denial_are_decrypted_all_the_same() {
+    let rules =
+        "[[allow]]\nhost = [\"api.example.com\", \"other.example.com\"]\nport = PORT\nsplice = true\n";
+    let world = World::with(Options { rules, ..Options::default() }).await;
+    for (address, name) in [(TO_HOST, HOST), (TO_OTHER, OTHER)] {
+        // With our leaf.
+        tls(&world, world.connect(address).await, name, H1).await.unwrap();
+    }
+    assert_eq!(world.upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn an_end_is_an_end_and_a_revocation_cuts() {
+    let world = World::new().await;
+    let stream = world.connect(TO_SPLICED).await;
+    let mut stream = trusting(upstream_roots(&world), stream, SPLICED, H1).await.unwrap();
+    stream.write_all(format!("GET / HTTP/1.1\r\nHost: {SPLICED}\r\n\r\n").as_bytes()).await.unwrap();
+    let mut answer = [0; 15];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    world.container.revoke();
+    let mut rest = Vec::new();
+    assert!(stream.read_to_end(&mut rest).await.is_err());
+    let line = world.only_line().await;
+    assert_eq!((&line["decision"], &line["reason"]), (&"terminated".into(), &"revoked".into()));
+    assert!(line["bytes-up"].as_u64().unwrap() > 200, "{line}");
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_not_there_is_a_reset_and_told() {
+    let rules = "[[allow]]\nhost = \"nowhere.example.com\"\nport = PORT\nsplice = true\n";
+    let world = World::with(Options { rules, ..Options::default() }).await;
+    let stream = world.connect(crate::world::TO_NOWHERE).await;
+    assert!(tls(&world, stream, crate::world::NOWHERE, H1).await.is_err());
+    let line = world.only_line().await;
+    assert_eq!((&line["decision"], &line["reason"]), (&"denied".into(), &"name-not-found".into()));
+    assert_eq!(line["protocol"], "tls");
+}
