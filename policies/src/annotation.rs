@@ -65,7 +65,8 @@ mod tests {
         assert_eq!(policy.rules().len(), 3);
         let set = PolicySet::combine(vec![Arc::new(policy)]);
         let decide = |host: &str, port| set.decide(&host.parse().unwrap(), port);
-        let allowed = Verdict::Allowed { rule: "annotation understudy.allow".into() };
+        let allowed =
+            Verdict::Allowed { rule: "annotation understudy.allow".into(), given: crate::Given::default() };
         assert_eq!(decide("a.example", 443), allowed);
         assert_eq!(decide("b.example", 8443), allowed);
         assert_eq!(decide("b.example", 443), Verdict::NoPort { ports: vec![8443] });

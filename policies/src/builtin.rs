@@ -80,7 +80,10 @@ mod tests {
         let api = "api.example.com".parse().unwrap();
         let set = PolicySet::combine(vec![Arc::new(harness_only("h", [HostPattern::Exact(api)]))]);
         let host = "api.example.com".parse().unwrap();
-        assert_eq!(set.decide(&host, 443), Verdict::Allowed { rule: "harness h".into() });
+        assert_eq!(
+            set.decide(&host, 443),
+            Verdict::Allowed { rule: "harness h".into(), given: crate::Given::default() }
+        );
         assert_eq!(set.decide(&host, 80), Verdict::NoPort { ports: vec![443] });
         let none = [named().find(|policy| policy.name() == LOCKED).unwrap(), harness_only("generic", [])];
         for policy in none {

@@ -24,6 +24,7 @@ pub mod path;
 pub mod pattern;
 pub mod request;
 mod show;
+pub mod terms;
 
 pub use annotation::AnnotationError;
 pub use ceiling::{Asked, Beyond, Ceiling, Log};
@@ -38,3 +39,4 @@ pub use name::{HostName, NameError};
 pub use path::{PathError, PathPattern, PathPatternError, RequestPath};
 pub use pattern::{HostPattern, PatternError};
 pub use request::Request;
+pub use terms::{Given, Rate, Terms};

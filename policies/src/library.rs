@@ -253,7 +253,10 @@ mod tests {
         let set = PolicySet::combine(vec![policies.policy("a").unwrap()]);
         let decide = |host: &str| set.decide(&host.parse().unwrap(), 443);
         assert!(matches!(decide("a.example"), Verdict::Denied { .. }));
-        assert_eq!(decide("b.example"), Verdict::Allowed { rule: "b.toml:3".into() });
+        assert_eq!(
+            decide("b.example"),
+            Verdict::Allowed { rule: "b.toml:3".into(), given: crate::Given::default() }
+        );
         assert!(matches!(decide("codeberg.org"), Verdict::Allowed { .. }));
         assert_eq!(policies.policy("pr").unwrap().rules().len(), 4);
     }

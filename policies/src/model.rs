@@ -1,6 +1,6 @@
 //! What a policy is: rules with the place they were written at, or the reason why there are none.
 
-use crate::{Conditions, DocumentError, HostName, HostPattern, parse};
+use crate::{Conditions, DocumentError, HostName, HostPattern, Terms, parse};
 
 /// A named list of rules. One that could not be loaded exists too: it denies everything of a set that it is in,
 /// since a rule that nobody could read may have been a denial.
@@ -31,6 +31,9 @@ pub struct Rule {
     pub conditions: Conditions,
     /// Whether TLS to its hosts is passed through without being decrypted. Only of an allowance without conditions.
     pub splice: bool,
+    /// It is about bytes that are neither TLS nor HTTP, and about nothing else.
+    pub tcp: bool,
+    pub terms: Terms,
     /// Shown in refusals.
     pub note: Option<String>,
     /// `web.toml:12`, or what else made it.
@@ -114,7 +117,9 @@ impl Rule {
     /// For every request.
     pub fn new(effect: Effect, hosts: Vec<HostPattern>, ports: Ports, place: impl Into<String>) -> Self {
         let conditions = Conditions::default();
-        Self { effect, hosts, ports, conditions, splice: false, note: None, place: place.into() }
+        let terms = Terms::default();
+        let place = place.into();
+        Self { effect, hosts, ports, conditions, splice: false, tcp: false, terms, note: None, place }
     }
 
     /// Whether every request that `other` is about is one that this rule is about, as far as hosts and ports go.

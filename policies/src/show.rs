@@ -20,6 +20,12 @@ impl fmt::Display for Rule {
                 write!(f, ", port {}", ports.join(" "))?;
             }
         }
+        for (said, what) in [(self.splice, ", splice"), (self.tcp, ", tcp")] {
+            if said {
+                f.write_str(what)?;
+            }
+        }
+        self.terms.fmt(f)?;
         self.conditions.fmt(f)
     }
 }
@@ -50,7 +56,8 @@ mod tests {
     #[test]
     fn a_rule_is_one_line_with_all_that_it_says() {
         let text = "[[allow]]\nhost = [\"a.example\", \"*.b.example\"]\nport = [443, 80]\nmethods = \"GET\"\npaths = \"/x/**\"\nquery = [\"k\"]\n\
-                    [[allow]]\nhost = \"c.example\"\ngit = \"write\"\nrepos = \"o/n\"\n[[deny]]\nhost = \"d.example\"\n";
+                    [[allow]]\nhost = \"c.example\"\ngit = \"write\"\nrepos = \"o/n\"\n[[deny]]\nhost = \"d.example\"\n\
+                    [[allow]]\nhost = \"e.example\"\nprivate = true\nmax-body = \"1K\"\nrate = \"60/m\"\n";
         let policy = Policy::parse("p", "p.toml", text).unwrap();
         let lines: Vec<String> = policy.rules().iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -58,6 +65,7 @@ mod tests {
             [
                 "allow a.example, *.b.example, port 443 80, GET, paths /x/**, query [\"k\"]",
                 "allow c.example, git write of o/n",
+                "allow e.example, private, max-body 1024, rate 60/m",
                 "deny d.example, every port"
             ]
         );

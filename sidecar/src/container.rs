@@ -9,6 +9,7 @@ use understudy_control::ContainerId;
 
 use crate::credentials::Rights;
 use crate::dns::SyntheticNames;
+use crate::operator::Rates;
 use crate::proxy::HELD_AT_ONCE;
 
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct Container {
     pub names: SyntheticNames,
     pub notes: Vec<String>,
     pub counters: Counters,
+    /// How often rules with a rate were used.
+    pub rates: Rates,
     /// Bodies that are held whole in memory.
     pub held_bodies: Arc<Semaphore>,
     revoked: watch::Sender<bool>,
@@ -54,7 +57,8 @@ impl Container {
         let (counters, rights) = (Counters::default(), ArcSwap::from_pointee(rights));
         let held_bodies = Arc::new(Semaphore::new(HELD_AT_ONCE));
         let revoked = watch::channel(false).0;
-        Self { id, name, harness, rights, names, notes, counters, held_bodies, revoked }
+        let rates = Rates::default();
+        Self { id, name, harness, rights, names, notes, counters, rates, held_bodies, revoked }
     }
 
     /// What people call it: its name, or the first 12 digits of its id.

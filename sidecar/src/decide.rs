@@ -1,6 +1,6 @@
 //! From a policy and a request to a permit, or to the reason why not. Pure.
 
-use understudy_policies::{HostName, PolicySet, Request, Verdict};
+use understudy_policies::{Given, HostName, PolicySet, Request, Verdict};
 
 use crate::reason::Reason;
 
@@ -11,6 +11,7 @@ pub struct Permit {
     port: u16,
     policy: String,
     rule: String,
+    given: Given,
 }
 
 /// Why not, with what a person needs in order to change it.
@@ -38,6 +39,11 @@ impl Permit {
         &self.policy
     }
 
+    /// Under which terms.
+    pub fn given(&self) -> &Given {
+        &self.given
+    }
+
     /// Where the rule that allowed it stands, as `web.toml:3` or `annotation understudy.allow`.
     pub fn rule(&self) -> &str {
         &self.rule
@@ -46,15 +52,32 @@ impl Permit {
 
 /// To pass TLS through without decrypting it. None if no rule says that; what is inspected is decided request by request.
 pub fn decide_splice(policy: &PolicySet, host: &HostName, port: u16) -> Option<Permit> {
-    let rule = policy.splice(host, port)?;
-    Some(Permit { host: host.clone(), port, policy: policy.label().to_owned(), rule })
+    let (rule, given) = policy.splice(host, port)?;
+    let policy = policy.label().to_owned();
+    Some(Permit { host: host.clone(), port, policy, rule, given })
+}
+
+/// For bytes that are neither TLS nor HTTP.
+pub fn decide_raw(policy: &PolicySet, host: &HostName, port: u16) -> Result<Permit, Denial> {
+    let (reason, rule) = match policy.decide_raw(host, port) {
+        Verdict::Allowed { rule, given } => {
+            let policy = policy.label().to_owned();
+            return Ok(Permit { host: host.clone(), port, policy, rule, given });
+        }
+        Verdict::Denied { rule, .. } => (Reason::DeniedByRule, Some(rule)),
+        Verdict::Failed { .. } => (Reason::PolicyFailed, None),
+        _ => (Reason::ProtocolNotAllowed, None),
+    };
+    let remedy = format!("add to a policy: [[allow]] host = \"{host}\", port = {port}, tcp = true");
+    Err(Denial { reason, policy: policy.label().to_owned(), rule, remedy })
 }
 
 pub fn decide(policy: &PolicySet, request: &Request<'_>) -> Result<Permit, Denial> {
     let (host, port) = (request.host, request.port);
     let (reason, rule, remedy) = match policy.decide_request(request) {
-        Verdict::Allowed { rule } => {
-            return Ok(Permit { host: host.clone(), port, policy: policy.label().to_owned(), rule });
+        Verdict::Allowed { rule, given } => {
+            let policy = policy.label().to_owned();
+            return Ok(Permit { host: host.clone(), port, policy, rule, given });
         }
         Verdict::Denied { rule, note } => {
             let why = note.map(|note| format!(" ({note})")).unwrap_or_default();

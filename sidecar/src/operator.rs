@@ -1,15 +1,18 @@
 //! What an operator decides while containers run: `decisions` about hosts, which last; `questions` of requests that wait;
-//! `mode`, what becomes of a host that no rule is about.
+//! `mode`, what becomes of a host that no rule is about; and `rates`, how often a rule allows.
 
 pub mod decisions;
 pub mod mode;
 pub mod questions;
+pub mod rates;
 
 pub use decisions::Decisions;
 pub use mode::Mode;
 pub use questions::Questions;
+pub use rates::Rates;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use understudy_policies::annotation::OPERATOR;
 use understudy_policies::{Effect, HostPattern, Policy, PolicySet, Ports, Request, Rule};
@@ -19,8 +22,32 @@ use crate::decide::{Denial, Permit, decide};
 use crate::reason::Reason;
 use questions::Heard;
 
-/// Decides, and waits for a person where the container's mode says so and no rule is about the host.
+/// The place of a rule that holds for the requests which wait, and for no others.
+const ONCE: &str = "operator, once";
+
+/// Decides, and waits for a person where the container's mode says so and no rule is about the host. `admitted` is the rule
+/// that this very request was allowed by before, if it is decided on once more: it is counted and asked about once.
 pub async fn permit(
+    questions: &Arc<Questions>,
+    container: &Container,
+    request: &Request<'_>,
+    admitted: Option<&str>,
+) -> Result<Permit, Denial> {
+    let permit = match admitted {
+        Some(ONCE) => return decide(&with(&container.rights().policy, request, ONCE), request),
+        Some(_) => return listed_or_asked(questions, container, request).await,
+        None => listed_or_asked(questions, container, request).await?,
+    };
+    container.rates.take(&permit.given().rates, Instant::now()).map_err(|wait| Denial {
+        reason: Reason::RateLimited,
+        policy: permit.policy().to_owned(),
+        rule: Some(permit.rule().to_owned()),
+        remedy: format!("wait {} s, or change `rate` at {}", wait.as_secs() + 1, permit.rule()),
+    })?;
+    Ok(permit)
+}
+
+async fn listed_or_asked(
     questions: &Arc<Questions>,
     container: &Container,
     request: &Request<'_>,
@@ -56,7 +83,7 @@ async fn wait(
                 )));
             }
             Heard::AllowedOnce => {
-                return decide(&with(&container.rights().policy, request, "operator, once"), request);
+                return decide(&with(&container.rights().policy, request, ONCE), request);
             }
             Heard::DeniedOnce => return Err(unheard("the operator was asked, and said no".to_owned())),
             Heard::Changed => match decide(&container.rights().policy, request) {

@@ -41,6 +41,8 @@ pub enum Reason {
     TraceMethod,
     /// A limit on connections or names was reached.
     Overloaded,
+    /// More requests in a time than the rules that allow them say.
+    RateLimited,
     /// The operator revoked the container.
     Revoked,
     /// A credential that is neither a stand-in nor minted, on its way to a host that a secret is bound to.
@@ -103,6 +105,7 @@ impl Reason {
             Self::ProxyRequest => "proxy-request",
             Self::TraceMethod => "trace-method",
             Self::Overloaded => "overloaded",
+            Self::RateLimited => "rate-limited",
             Self::Revoked => "revoked",
             Self::ForeignCredential => "foreign-credential",
             Self::CredentialNotGranted => "credential-not-granted",
@@ -145,7 +148,7 @@ impl Reason {
             Self::Timeout => 408,
             Self::BodyTooLarge => 413,
             Self::BodyEncoded => 415,
-            Self::Overloaded => 429,
+            Self::Overloaded | Self::RateLimited => 429,
             Self::NameNotFound
             | Self::UpstreamFailed
             | Self::UpstreamProxyFailed

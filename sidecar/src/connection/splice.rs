@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use understudy_policies::HostName;
 
 use super::accept::Fault;
+use super::raw;
 use super::refusal;
 use super::relay::{Broken, Passed, relay, write};
 use crate::container::Container;
@@ -22,6 +23,8 @@ pub(super) struct Splice {
     pub(super) stream: TcpStream,
     /// The client's hello, and what may follow it.
     pub(super) first: Bytes,
+    /// It has not spoken yet: what it says must be neither TLS nor HTTP.
+    pub(super) silent: bool,
 }
 
 /// The permit to pass through TLS for a name that the container looked up. None: it is inspected, as all is by default.
@@ -40,7 +43,7 @@ impl Splice {
         passed: &Passed,
         connected: impl FnOnce(),
     ) -> Result<(), Fault> {
-        let Self { permit, stream, first } = self;
+        let Self { permit, stream, mut first, silent } = self;
         let upstream = match dial(gateway, permit).await {
             Ok(upstream) => upstream,
             Err(fault) => {
@@ -50,6 +53,17 @@ impl Splice {
         };
         connected();
         drop(upstream.set_nodelay(true));
+        if silent {
+            match raw::greet(&stream, &upstream, passed, gateway.limits().first_bytes).await {
+                Ok(Some(said)) => first = said,
+                Ok(None) => return Ok(()),
+                Err(fault) => {
+                    refusal::reset(stream);
+                    refusal::reset(upstream);
+                    return Err(fault);
+                }
+            }
+        }
         let result = match write(&upstream, &first, &passed.up).await {
             Ok(()) => {
                 drop(first);

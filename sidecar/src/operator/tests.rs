@@ -32,7 +32,7 @@ fn host(name: &str) -> HostName {
 
 async fn asked(questions: &Arc<Questions>, container: &Arc<Container>, name: &str) -> Result<Permit, Denial> {
     let name = host(name);
-    permit(questions, container, &Request::new(&name, 443, "GET", "/")).await
+    permit(questions, container, &Request::new(&name, 443, "GET", "/"), None).await
 }
 
 /// A request that waits.
@@ -100,12 +100,12 @@ async fn a_rule_that_comes_meanwhile_decides() {
 #[tokio::test]
 async fn nobody_answers_and_the_request_ends_in_time_and_is_not_asked_again() {
     let (questions, container) = (questions(), container("a", Mode::Ask, ""));
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     let denial = asked(&questions, &container, "x.example").await.unwrap_err();
     assert!(start.elapsed() >= PATIENCE && denial.reason == Reason::HostNotAllowed);
     assert!(denial.remedy.starts_with("the operator was asked, and did not answer"), "{}", denial.remedy);
     assert!(questions.list().is_empty());
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     asked(&questions, &container, "x.example").await.unwrap_err();
     assert!(start.elapsed() < PATIENCE);
 }
@@ -138,4 +138,20 @@ async fn in_mode_log_only_what_is_denied_is_refused() {
         assert_eq!(asked(&questions, &container, name).await.unwrap().rule(), "mode log");
     }
     assert_eq!(asked(&questions, &container, "b.example").await.unwrap_err().reason, Reason::DeniedByRule);
+}
+
+#[tokio::test]
+async fn a_request_that_is_judged_again_is_neither_asked_about_nor_counted_again() {
+    let (questions, asking) = (questions(), container("a", Mode::Ask, ""));
+    let name = host("x.example");
+    let request = Request::new(&name, 443, "POST", "/");
+    assert!(permit(&questions, &asking, &request, Some(ONCE)).await.is_ok());
+    let limited = container("b", Mode::Deny, "[[allow]]\nhost = \"x.example\"\nrate = \"1/h\"");
+    assert!(permit(&questions, &limited, &request, None).await.is_ok());
+    assert!(permit(&questions, &limited, &request, Some("p.toml:2")).await.is_ok());
+    let denial = permit(&questions, &limited, &request, None).await.unwrap_err();
+    assert_eq!((denial.reason, denial.rule.as_deref()), (Reason::RateLimited, Some("p.toml:2")));
+    assert!(denial.remedy.starts_with("wait 360"), "{}", denial.remedy);
+    let denied = container("c", Mode::Ask, "[[deny]]\nhost = \"x.example\"");
+    assert!(permit(&questions, &denied, &request, Some(ONCE)).await.is_err());
 }

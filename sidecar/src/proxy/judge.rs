@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use http::Uri;
+use http::{HeaderMap, Uri};
 use pingora_error::Result;
 use pingora_proxy::Session;
 use understudy_policies::Request;
@@ -52,10 +52,17 @@ impl Engine {
         });
 
         let asked = Request::new(&target.host, target.port, method.as_str(), target.path.as_str());
-        let permit = operator::permit(&self.questions, container, &asked).await.map_err(|denial| {
-            exchange.entry(|entry| entry.rule = denial.rule);
-            Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
-        })?;
+        let permit = operator::permit(&self.questions, container, &asked, exchange.admitted.as_deref())
+            .await
+            .map_err(|denial| {
+                exchange.entry(|entry| entry.rule = denial.rule);
+                Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
+            })?;
+        exchange.admitted = Some(permit.rule().to_owned());
+        if permit.given().max_body.is_some_and(|most| length(headers).is_some_and(|length| length > most)) {
+            let remedy = Some(format!("send less, or change `max-body` at {}", permit.rule()));
+            return Err(Page { remedy, ..exchange.refuse(Reason::BodyTooLarge) });
+        }
         // It may have waited.
         if container.is_revoked() {
             return Err(exchange.refuse(Reason::Revoked));
@@ -150,6 +157,11 @@ impl Engine {
             Err(denial) => Ok(Err(denied(exchange, denial))),
         }
     }
+}
+
+/// Of the body, as it is announced.
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// What a request that may leave needs upstream.

@@ -27,6 +27,8 @@ pub(super) struct Exchange {
     pub(super) accepted: Option<Accepted>,
     /// To the very end: after the line is written, the rest of a body that nobody wanted is still read.
     count: Option<InFlight>,
+    /// The rule that it was allowed by when it was judged first.
+    pub(super) admitted: Option<String>,
     pub(super) plan: Option<Plan>,
     /// Way to the upstream that is tried, from 0.
     pub(super) attempt: usize,
@@ -65,6 +67,7 @@ impl Exchange {
             audit,
             accepted: None,
             count: None,
+            admitted: None,
             plan: None,
             attempt: 0,
             retried: false,

@@ -22,6 +22,7 @@ mod revoke;
 mod scrub;
 mod splice;
 mod streaming;
+mod terms;
 mod tunnels;
 mod uploads;
 mod upstream;
