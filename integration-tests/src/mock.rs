@@ -4,8 +4,10 @@
 mod authority;
 mod dns;
 mod git;
+mod grpc;
 mod log;
 mod provider;
+mod reflect;
 mod routes;
 mod websocket;
 

@@ -184,6 +184,13 @@ impl Ceiling {
         Ok(())
     }
 
+    /// The first host that an annotation opens and that this does not name as one which annotations may open.
+    pub fn unnamed<'p>(&self, policy: &'p PolicySet) -> Option<&'p HostPattern> {
+        let named = |host: &&HostPattern| self.allow_hosts.as_ref().is_some_and(|limit| limit.covers(host));
+        let asked = policy.policies().iter().filter(|policy| policy.name() == annotation::NAME);
+        asked.flat_map(|policy| policy.rules()).flat_map(|rule| &rule.hosts).find(|host| !named(host))
+    }
+
     fn allow_hosts(&self, policy: &Policy) -> Option<&Limit<HostPattern>> {
         self.allow_hosts.as_ref().filter(|_| policy.name() == annotation::NAME)
     }
@@ -293,6 +300,10 @@ impl Source<'_> {
         let Some(list) = list else { return Ok(None) };
         let at = list.span().start;
         let parse = |host: &String| {
+            // Whoever trusts every annotation must be able to say so.
+            if key == "allow-hosts" && host == "*" {
+                return Ok(HostPattern::Everything);
+            }
             host.parse().map_err(|error| self.error(at, format!("`{key}`: {host:?}: {error}")))
         };
         let items = list.get_ref().0.iter().map(parse).collect::<Result<_, _>>()?;

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, watch};
 use understudy_control::ContainerId;
 
-use crate::credentials::Rights;
+use crate::credentials::{Holdings, Rights};
 use crate::dns::SyntheticNames;
 use crate::operator::Rates;
 use crate::proxy::HELD_AT_ONCE;
@@ -19,6 +19,8 @@ pub struct Container {
     pub name: Option<String>,
     pub harness: String,
     rights: ArcSwap<Rights>,
+    /// What was minted for it, and what its secrets were before.
+    pub holdings: Holdings,
     /// Which synthetic address stands for which name, in this container only.
     pub names: SyntheticNames,
     pub notes: Vec<String>,
@@ -28,6 +30,8 @@ pub struct Container {
     /// Bodies that are held whole in memory.
     pub held_bodies: Arc<Semaphore>,
     revoked: watch::Sender<bool>,
+    /// How often its rights were set.
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -55,10 +59,24 @@ impl Container {
         notes: Vec<String>,
     ) -> Self {
         let (counters, rights) = (Counters::default(), ArcSwap::from_pointee(rights));
+        let holdings = Holdings::default();
         let held_bodies = Arc::new(Semaphore::new(HELD_AT_ONCE));
-        let revoked = watch::channel(false).0;
+        let (revoked, changes) = (watch::channel(false).0, watch::channel(0).0);
         let rates = Rates::default();
-        Self { id, name, harness, rights, names, notes, counters, rates, held_bodies, revoked }
+        Self {
+            id,
+            name,
+            harness,
+            rights,
+            holdings,
+            names,
+            notes,
+            counters,
+            rates,
+            held_bodies,
+            revoked,
+            changes,
+        }
     }
 
     /// What people call it: its name, or the first 12 digits of its id.
@@ -72,12 +90,27 @@ impl Container {
     }
 
     pub fn set_rights(&self, rights: Rights) {
-        self.rights.store(Arc::new(rights));
+        let before = self.rights.swap(Arc::new(rights));
+        let after = self.rights();
+        let gone = before.values.iter().filter(|value| !after.values.contains(value));
+        self.holdings.keep_former(gone.cloned());
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Another number than before once its rights were set anew.
+    pub fn changes(&self) -> u64 {
+        *self.changes.borrow()
+    }
+
+    /// Changes whenever its rights are set.
+    pub fn changing(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// Ends its listeners, connections and grants for good.
     pub fn revoke(&self) {
         self.revoked.send_replace(true);
+        self.holdings.forget();
     }
 
     pub fn is_revoked(&self) -> bool {

@@ -47,6 +47,18 @@ pub async fn permit(
     Ok(permit)
 }
 
+/// Whether a request that was let through by the rule `admitted` may go on, now that policy is another.
+pub fn still(container: &Container, request: &Request<'_>, admitted: Option<&str>) -> Result<(), Denial> {
+    let rights = container.rights();
+    match decide(&rights.policy, request) {
+        Err(denial) if is_unlisted(denial.reason) => match (rights.mode, admitted) {
+            (Mode::Log, _) | (_, Some(ONCE)) => Ok(()),
+            _ => Err(denial),
+        },
+        decided => decided.map(drop),
+    }
+}
+
 async fn listed_or_asked(
     questions: &Arc<Questions>,
     container: &Container,

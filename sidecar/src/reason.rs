@@ -39,6 +39,8 @@ pub enum Reason {
     ProxyRequest,
     /// TRACE, or one that does the same.
     TraceMethod,
+    /// Announced trailers, which the engine would lose.
+    RequestTrailers,
     /// A limit on connections or names was reached.
     Overloaded,
     /// More requests in a time than the rules that allow them say.
@@ -104,6 +106,7 @@ impl Reason {
             Self::DirectConnection => "direct-connection",
             Self::ProxyRequest => "proxy-request",
             Self::TraceMethod => "trace-method",
+            Self::RequestTrailers => "request-trailers",
             Self::Overloaded => "overloaded",
             Self::RateLimited => "rate-limited",
             Self::Revoked => "revoked",
@@ -156,6 +159,7 @@ impl Reason {
             | Self::UnreadableAnswer => 502,
             Self::UpstreamTimeout => 504,
             Self::Internal => 500,
+            Self::RequestTrailers => 501,
             _ => 403,
         }
     }

@@ -12,6 +12,7 @@ mod instructions;
 mod mistral;
 mod providers;
 mod shopify;
+mod terminals;
 mod tool;
 
 use std::sync::OnceLock;

@@ -487,6 +487,7 @@ mod tests {
                 })
             }),
             decide_rights: Box::new(move |asked| Rights {
+                values: Vec::new(),
                 grants: Arc::new(if *withdrawn.lock().unwrap() {
                     Grants::default()
                 } else {

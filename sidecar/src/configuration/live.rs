@@ -384,6 +384,7 @@ mod tests {
 
         let place = Place::new();
         place.declare();
+        place.write("ceiling.toml", "annotations.allow-hosts = \"a.example\"");
         place.write("value", "sk-0123456789abcdefghij");
         let live = place.load().unwrap();
         let prepare = Prepare {

@@ -19,7 +19,7 @@ use super::identity::{Standing, of_plain, of_tls};
 use super::raw;
 use super::refusal;
 use super::relay::Passed;
-use super::splice::{self, Splice};
+use super::splice::{self, By, Splice, forbidden};
 use crate::audit::{Audit, Decision, Entry};
 use crate::container::{Container, OpenConnection};
 use crate::decide::Permit;
@@ -104,8 +104,14 @@ async fn converse(
         Established::Requests { stream, http2, downstream } => (stream, http2, downstream),
         Established::Splice(splice) => {
             let (passed, permit) = (Arc::new(Passed::default()), splice.permit.clone());
-            let connected = || line.passes(&permit, &passed);
-            return splice.pass(gateway, &passed, connected).await;
+            let (by, connected) = (splice.by, || line.passes(&permit, &passed));
+            return tokio::select! {
+                result = splice.pass(gateway, &passed, connected) => result,
+                () = forbidden(container, &permit, by) => {
+                    let detail = "policy was changed, and does not allow it any more";
+                    Err(Fault::new(Reason::HostNotAllowed, detail))
+                }
+            };
         }
     };
     gateway.converse(stream, &downstream).await;
@@ -194,6 +200,7 @@ async fn establish(
                     permit,
                     stream,
                     first: first.freeze(),
+                    by: By::Splice,
                     silent: false,
                 }));
             }
@@ -218,7 +225,7 @@ async fn establish(
                         (Some(permit.host().to_string()), Some(permit.rule().to_owned()));
                 });
                 let silent = first.is_empty();
-                Ok(Established::Splice(Splice { permit, stream, first: first.freeze(), silent }))
+                Ok(Established::Splice(Splice { permit, stream, first: first.freeze(), by: By::Tcp, silent }))
             }
             Err(fault) => {
                 refusal::reset(stream);

@@ -1,7 +1,7 @@
 //! Credentials in the body of a request: the fields that `form` and `json` placements name, and no others. Pure.
 
 mod form;
-mod json;
+pub(super) mod json;
 
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ pub struct SwappedBody {
 
 /// Why the fields of a body cannot be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-enum Unreadable {
+pub enum FieldError {
     #[error("the body is not what its Content-Type says")]
     Malformed,
     #[error("the body is nested deeper than 128 levels")]
@@ -46,11 +46,11 @@ enum Unreadable {
 
 /// A field of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Field {
+pub(super) struct Field {
     /// As it is written, with quotes or escapes.
-    range: Range<usize>,
+    pub(super) range: Range<usize>,
     /// None: it is no text.
-    value: Option<String>,
+    pub(super) value: Option<String>,
 }
 
 impl Fields {
@@ -71,7 +71,7 @@ impl Fields {
         )
     }
 
-    fn find(self, body: &[u8], placement: &Placement) -> Result<Option<Field>, Unreadable> {
+    fn find(self, body: &[u8], placement: &Placement) -> Result<Option<Field>, FieldError> {
         match placement {
             Placement::Form { field, .. } => form::find(body, field),
             Placement::Json { pointer, .. } => json::find(body, pointer),

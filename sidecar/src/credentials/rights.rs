@@ -8,14 +8,17 @@ use understudy_harnesses::Harnesses;
 use understudy_policies::{Policies, Policy, PolicySet};
 
 use super::grants::Grants;
+use super::holdings::HeldValue;
 use super::terms;
-use super::vault::Vault;
+use super::vault::{Secret, Vault};
 use crate::operator::Mode;
 
 #[derive(Debug, Clone, Default)]
 pub struct Rights {
     pub policy: Arc<PolicySet>,
     pub grants: Arc<Grants>,
+    /// What is granted now, to be searched for even when it is no longer.
+    pub values: Vec<HeldValue>,
     /// What becomes of a host that no rule is about.
     pub mode: Mode,
 }
@@ -30,11 +33,17 @@ pub struct Asked {
 }
 
 impl Rights {
+    pub fn new(policy: Arc<PolicySet>, grants: Arc<Grants>, vault: &Vault) -> Self {
+        let granted = vault.secrets().iter().filter(|secret| grants.contains(secret.name()));
+        let values = granted.map(Secret::held).collect();
+        Self { policy, grants, values, mode: Mode::default() }
+    }
+
     /// For a container that may do nothing any more; every refusal says why.
     pub fn none(asked: &Asked, why: String) -> Self {
         let named = asked.annotation(annotation::POLICY).unwrap_or(&asked.harness);
         let policy = PolicySet::combine(vec![Arc::new(Policy::failed(named, why))]);
-        Self { policy: Arc::new(policy), grants: Arc::default(), mode: Mode::Deny }
+        Self { policy: Arc::new(policy), ..Self::default() }
     }
 }
 
@@ -65,7 +74,7 @@ pub fn rights(asked: &Asked, harnesses: &Harnesses, policies: &Policies, vault: 
         Ok((policy, Mode::of(asked.annotation(annotation::MODE))?))
     });
     match policy {
-        Ok((policy, mode)) => Rights { mode, policy: Arc::new(policy), grants: Arc::new(grants) },
+        Ok((policy, mode)) => Rights { mode, ..Rights::new(Arc::new(policy), Arc::new(grants), vault) },
         Err(refusal) => Rights::none(asked, refusal.reason),
     }
 }

@@ -12,6 +12,7 @@ use super::catalogue::Catalogue;
 use super::declaration::{self, Declaration};
 use super::expiry::{Day, Notice};
 use super::finder::Finder;
+use super::holdings::HeldValue;
 use super::installation_key::InstallationKey;
 use super::known::KnownStandIns;
 use super::loading::{Loaded, Loading, Rejected};
@@ -216,6 +217,10 @@ impl Vault {
         self.key.as_ref().is_some_and(|key| stand_in::mark::is_in(key, text))
     }
 
+    pub(super) fn key(&self) -> Option<&InstallationKey> {
+        self.key.as_ref()
+    }
+
     pub fn catalogue(&self) -> &Catalogue {
         &self.catalogue
     }
@@ -307,6 +312,10 @@ impl Secret {
 
     pub(in crate::credentials) fn value(&self) -> &SecretValue {
         &self.loaded.value
+    }
+
+    pub(super) fn held(&self) -> HeldValue {
+        HeldValue { value: Arc::clone(&self.loaded.value), stand_in: self.loaded.stand_in.clone() }
     }
 
     pub(super) fn loaded(&self) -> &Loaded {

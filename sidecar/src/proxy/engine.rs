@@ -150,7 +150,7 @@ impl ProxyHttp for Engine {
         exchange: &mut Exchange,
     ) -> Result<()> {
         // Resolving and connecting take their time: this is the last moment before anything is sent.
-        if exchange.is_revoked() {
+        if exchange.must_end(&session.req_header().method) {
             return Error::e_explain(ErrorType::InternalError, "revoked");
         }
         let Some(plan) = &exchange.plan else {
@@ -176,7 +176,7 @@ impl ProxyHttp for Engine {
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        if exchange.is_revoked() {
+        if exchange.must_end(&session.req_header().method) {
             // Any other fault than the container's would leave an HTTP/2 upstream waiting for the rest.
             return Err(Error::explain(ErrorType::InternalError, "revoked").into_down());
         }
@@ -209,13 +209,13 @@ impl ProxyHttp for Engine {
 
     fn upstream_response_body_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         body: &mut Option<Bytes>,
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<Option<Duration>> {
-        if exchange.is_revoked() {
-            return Error::e_explain(ErrorType::InternalError, "revoked");
+        if exchange.must_end(&session.req_header().method) {
+            return Error::e_explain(ErrorType::InternalError, "it must not go on");
         }
         let received = exchange.received(body.take().unwrap_or_default(), end)?;
         *body = Some(received);

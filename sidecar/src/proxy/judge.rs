@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use http::{HeaderMap, Uri};
 use pingora_error::Result;
@@ -51,6 +52,7 @@ impl Engine {
             (entry.host, entry.port) = (Some(target.host.to_string()), Some(target.port));
         });
 
+        exchange.judged_at = container.changes();
         let asked = Request::new(&target.host, target.port, method.as_str(), target.path.as_str());
         let permit = operator::permit(&self.questions, container, &asked, exchange.admitted.as_deref())
             .await
@@ -83,7 +85,11 @@ impl Engine {
             headers,
         };
         let vault = self.vault.current();
-        let swaps = examine(&vault, &rights.grants, head).map_err(|denial| denied(exchange, denial))?;
+        let (now, holdings) = (Instant::now(), &container.holdings);
+        let minted = holdings.minted(now);
+        let swaps = examine(&vault, &rights.grants, &minted, head);
+        let swaps = swaps.map_err(|denial| denied(exchange, denial))?;
+        holdings.used(&swaps.secrets, now);
 
         let upstream = self.resolver.current().resolve(permit).await.map_err(|denial| {
             exchange.entry(|entry| entry.detail = Some(denial.detail.clone()));
@@ -93,7 +99,7 @@ impl Engine {
                 ..exchange.refuse(denial.reason)
             }
         })?;
-        let searches = Searches::new(vault, &rights.grants, head);
+        let searches = Searches::new(vault, &rights.grants, holdings, head);
         Ok((target, upstream, swaps, searches))
     }
 

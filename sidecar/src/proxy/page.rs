@@ -113,6 +113,9 @@ fn sentence(reason: Reason) -> &'static str {
              other hosts by `http://` outside of a tunnel; and only WebSockets can be upgraded to"
         }
         Reason::TraceMethod => "refused: TRACE echoes the request, credentials and all",
+        Reason::RequestTrailers => {
+            "refused: trailers of a request cannot be passed on; send what they say in headers, or in the body"
+        }
         Reason::RateLimited => "refused by policy: too often; try again later",
         Reason::Overloaded => "refused: too many at once from this container; try again later",
         Reason::Revoked => "refused: the operator has revoked this container",

@@ -152,3 +152,22 @@ async fn requests_are_as_many_as_the_rule_says() {
     assert_eq!((&line["reason"], &line["rule"]), (&"rate-limited".into(), &"t.toml:2".into()), "{line}");
     assert_eq!(world.upstream.requests(), 2);
 }
+
+#[tokio::test]
+async fn a_raw_connection_that_policy_does_not_allow_any_more_is_ended() {
+    let world = World::new().await;
+    let (server, mut client) = raw(&world, TO_HOST).await;
+    client.write_all(b"\x00\x01").await.unwrap();
+    let (mut peer, _) = server.accept().await.unwrap();
+    peer.read_exact(&mut [0; 2]).await.unwrap();
+    // Another rule that says the same, then none.
+    let port = server.local_addr().unwrap().port();
+    allow(&world, &format!("port = [{port}, 1]\ntcp = true"));
+    peer.write_all(b"x").await.unwrap();
+    client.read_exact(&mut [0]).await.unwrap();
+    allow(&world, "");
+    assert!(!matches!(client.read(&mut [0]).await, Ok(1..)));
+    let line = world.only_line().await;
+    assert_eq!(line["decision"], "terminated", "{line}");
+    assert_eq!(world.container.counters.terminated.load(Relaxed), 1);
+}

@@ -29,16 +29,20 @@ impl Vault {
         if let Some(known) = scrubs.get(grants) {
             return Arc::clone(known);
         }
+        let built = Arc::new(Patterns::new(self.granted_pairs(grants)));
+        scrubs.insert(grants.clone(), Arc::clone(&built));
+        built
+    }
+
+    /// The values of granted secrets, with what is put in their place.
+    pub(in crate::credentials) fn granted_pairs(&self, grants: &Grants) -> impl Iterator<Item = Pair<'_>> {
         let granted = self.secrets().iter().filter(|secret| grants.contains(secret.name()));
-        let pairs = granted.map(|secret| Pair {
+        granted.map(|secret| Pair {
             owner: 0,
             value: secret.value().expose(),
             other: secret.stand_in(),
             forms: Forms::All,
-        });
-        let built = Arc::new(Patterns::new(pairs));
-        scrubs.insert(grants.clone(), Arc::clone(&built));
-        built
+        })
     }
 
     /// Stand-ins that leave as real values in text messages of the WebSocket that `head` asks for, and the names of their
