@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::condition::Fit;
 use crate::index::{Index, Position};
-use crate::{Effect, Given, HostName, PathError, Policy, Ports, Request, Rule};
+use crate::{Effect, Given, HostName, Limits, PathError, Policy, Ports, Request, Rule};
 
 /// The policies of one container, asked together.
 #[derive(Debug, Clone)]
@@ -53,6 +53,11 @@ impl PolicySet {
 
     pub fn policies(&self) -> &[Arc<Policy>] {
         &self.policies
+    }
+
+    /// What a container with these may do in all.
+    pub fn limits(&self) -> Limits {
+        self.policies.iter().fold(Limits::default(), |limits, policy| limits.and(policy.limits()))
     }
 
     /// Whether this request may be made.

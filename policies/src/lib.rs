@@ -39,4 +39,4 @@ pub use name::{HostName, NameError};
 pub use path::{PathError, PathPattern, PathPatternError, RequestPath};
 pub use pattern::{HostPattern, PatternError};
 pub use request::Request;
-pub use terms::{Given, Rate, Terms};
+pub use terms::{Given, Limits, Rate, Terms};

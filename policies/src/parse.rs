@@ -8,20 +8,24 @@ use crate::document::{self, OneOrMany, position};
 use crate::git::{Access, Git};
 use crate::lint::lint;
 use crate::model::Extends;
-use crate::{Conditions, DocumentError, Effect, HostPattern, Ports, Rule, Terms, terms};
+use crate::{Conditions, DocumentError, Effect, HostPattern, Limits, Ports, Rule, Terms, terms};
 
 pub(crate) struct Parsed {
     pub(crate) rules: Vec<Rule>,
     pub(crate) extends: Vec<Extends>,
     pub(crate) warnings: Vec<String>,
+    pub(crate) limits: Limits,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
     extends: List,
     repos: List,
     open: Option<Spanned<bool>>,
+    max_requests: Option<u64>,
+    max_bytes: Option<Spanned<Size>>,
+    max_runtime: Option<Spanned<String>>,
     #[serde(default)]
     allow: Vec<RawRule>,
     #[serde(default)]
@@ -78,8 +82,17 @@ pub(crate) fn file(file: &str, text: &str) -> Result<Parsed, DocumentError> {
         rules.insert(0, (0, Rule::new(Effect::Allow, vec![HostPattern::Everything], Ports::Any, place)));
     }
     let extends = source.extends(raw.extends, raw.repos)?;
+    let runtime = raw.max_runtime.as_ref().map(|time| {
+        terms::time(time.get_ref())
+            .map_err(|error| source.error(time.span().start, format!("`max-runtime`: {error}")))
+    });
+    let limits = Limits {
+        requests: raw.max_requests,
+        bytes: raw.max_bytes.as_ref().map(|size| source.size("max-bytes", size)).transpose()?,
+        runtime: runtime.transpose()?,
+    };
     let rules = rules.into_iter().map(|(_, rule)| rule).collect();
-    Ok(Parsed { rules, extends, warnings })
+    Ok(Parsed { rules, extends, warnings, limits })
 }
 
 struct Source<'a> {
@@ -164,15 +177,20 @@ impl Source<'_> {
         Ok(())
     }
 
+    fn size(&self, key: &str, size: &Spanned<Size>) -> Result<u64, DocumentError> {
+        match size.get_ref() {
+            Size::Bytes(bytes) => Ok(*bytes),
+            Size::Text(text) => {
+                terms::size(text).map_err(|error| self.error(size.span().start, format!("`{key}`: {error}")))
+            }
+        }
+    }
+
     fn terms(&self, effect: Effect, raw: &RawRule) -> Result<Terms, DocumentError> {
         let rate = raw.rate.as_ref().map(|rate| {
             rate.get_ref().parse().map_err(|error| self.error(rate.span().start, format!("`rate`: {error}")))
         });
-        let max_body = raw.max_body.as_ref().map(|size| match size.get_ref() {
-            Size::Bytes(bytes) => Ok(*bytes),
-            Size::Text(text) => terms::size(text)
-                .map_err(|error| self.error(size.span().start, format!("`max-body`: {error}"))),
-        });
+        let max_body = raw.max_body.as_ref().map(|size| self.size("max-body", size));
         let keys = [
             ("private", said(&raw.private)),
             ("rate", raw.rate.as_ref().map(|rate| rate.span().start)),
@@ -449,6 +467,9 @@ mod tests {
                 "[[allow]]\nhost = \"a.b\"\npaths = \"/\"\nsplice = true",
                 "p.toml:4:10: `splice` beside `paths`, which",
             ),
+            ("max-runtime = \"8\"", "p.toml:1:15: `max-runtime`: write a time"),
+            ("max-bytes = \"x\"", "p.toml:1:13: `max-bytes`: write a size"),
+            ("max-requests = -1", "p.toml:1:16: "),
             ("open = 1", "p.toml:1:8: invalid type: integer"),
             ("repos = \"o/r\"", "p.toml:1:9: `repos` here is for extends"),
             ("extend = \"a\"", "p.toml:1:1: unknown key `extend`; did you mean `extends`?"),

@@ -15,6 +15,34 @@ pub struct Terms {
     pub rate: Option<Rate>,
 }
 
+/// What a container may do in all, by all of its policies. None: no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    pub requests: Option<u64>,
+    /// Of bodies, both ways, and of what is passed through.
+    pub bytes: Option<u64>,
+    pub runtime: Option<Duration>,
+}
+
+impl Limits {
+    /// Both hold.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            requests: lower(self.requests, other.requests),
+            bytes: lower(self.bytes, other.bytes),
+            runtime: lower(self.runtime, other.runtime),
+        }
+    }
+}
+
+fn lower<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
 /// `60/m`: so many requests in a second, a minute or an hour, of one container by one rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
@@ -54,6 +82,8 @@ pub enum TermsError {
     Rate,
     #[error("write a size as bytes, or with a unit of 1024: `4096`, `64K`, `10M`, `1G`")]
     Size,
+    #[error("write a time as a number of seconds, minutes, hours or days: `30s`, `10m`, `8h`, `2d`")]
+    Time,
 }
 
 impl FromStr for Rate {
@@ -70,6 +100,14 @@ impl FromStr for Rate {
         let requests = requests.parse().ok().filter(|requests| *requests > 0).ok_or(TermsError::Rate)?;
         Ok(Self { requests, per: Duration::from_secs(seconds) })
     }
+}
+
+/// More than nothing.
+pub(crate) fn time(text: &str) -> Result<Duration, TermsError> {
+    let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86400)];
+    let found = units.iter().find_map(|(unit, length)| Some((text.strip_suffix(*unit)?, length)));
+    let seconds = found.and_then(|(number, length)| number.parse::<u64>().ok()?.checked_mul(*length));
+    seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs).ok_or(TermsError::Time)
 }
 
 /// Bytes.

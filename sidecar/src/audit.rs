@@ -14,6 +14,8 @@ use crate::container::Container;
 use crate::credentials::Vault;
 use crate::credentials::ledger::Ledger;
 use crate::current::Current;
+use crate::metrics::Metrics;
+use crate::operator::notify::Notifier;
 use crate::reason::Reason;
 
 /// What happened. Start it with [`Entry::new`], fill in what becomes known, hand it to [`Audit::write`].
@@ -105,12 +107,26 @@ impl Entry {
     }
 }
 
+#[cfg(test)]
+impl Entry {
+    pub(crate) fn sample() -> Self {
+        use crate::credentials::Rights;
+        use crate::dns::SyntheticNames;
+        let id = "a".repeat(64).parse().unwrap();
+        let (rights, names) = (Rights::default(), SyntheticNames::default());
+        let container = Container::new(id, None, "generic".to_owned(), rights, names, Vec::new());
+        Self::new(&container, "https")
+    }
+}
+
 /// Where entries go. Cheap to clone.
 #[derive(Clone)]
 pub struct Audit {
     lines: Arc<Lines>,
     vault: Current<Vault>,
     ledger: Arc<Ledger>,
+    metrics: Arc<Metrics>,
+    notifier: Option<Arc<Notifier>>,
 }
 
 /// The most characters of a text that a container chose, in one field of a line.
@@ -119,11 +135,22 @@ const LONGEST: usize = 1024;
 impl Audit {
     /// Whatever holds a real value of the vault is withheld from the lines.
     pub fn new(sink: impl Write + Send + 'static, vault: Current<Vault>) -> Self {
-        Self { lines: Lines::new(sink), vault, ledger: Arc::default() }
+        let (ledger, metrics) = Default::default();
+        Self { lines: Lines::new(sink), vault, ledger, metrics, notifier: None }
     }
 
     pub fn stdout(vault: Current<Vault>) -> Self {
         Self::new(io::stdout(), vault)
+    }
+
+    /// The same, and the operator's command is told of leaks and of hosts that are refused for the first time.
+    #[must_use]
+    pub fn notifying(self, notifier: Option<Arc<Notifier>>) -> Self {
+        Self { notifier, ..self }
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// What lines may show of a text that a container chose: all of it is searched before it is shortened.
@@ -169,6 +196,10 @@ impl Audit {
             }
             (Decision::Denied, _) => {}
             _ => self.ledger.swapped(&entry.secrets, entry.time),
+        }
+        self.metrics.count(&entry);
+        if let Some(notifier) = &self.notifier {
+            notifier.tell_of(&entry);
         }
         self.lines.push(&entry);
     }

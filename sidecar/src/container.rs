@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, watch};
 use understudy_control::ContainerId;
+use understudy_policies::Limits;
 
 use crate::credentials::{Holdings, Rights};
 use crate::dns::SyntheticNames;
@@ -29,6 +31,8 @@ pub struct Container {
     pub rates: Rates,
     /// Bodies that are held whole in memory.
     pub held_bodies: Arc<Semaphore>,
+    /// When the sidecar took it over.
+    since: Instant,
     revoked: watch::Sender<bool>,
     /// How often its rights were set.
     changes: watch::Sender<u64>,
@@ -41,8 +45,12 @@ pub struct Counters {
     pub open_requests: AtomicU64,
     pub allowed: AtomicU64,
     pub denied: AtomicU64,
-    /// Connections that a revocation ended.
+    /// Connections and requests that were ended before their end.
     pub terminated: AtomicU64,
+    /// Requests that were decided on, and connections that were passed through.
+    pub requests: AtomicU64,
+    /// Both ways.
+    pub bytes: AtomicU64,
 }
 
 /// Counts a connection for as long as it lives, also when its task panics.
@@ -62,7 +70,7 @@ impl Container {
         let holdings = Holdings::default();
         let held_bodies = Arc::new(Semaphore::new(HELD_AT_ONCE));
         let (revoked, changes) = (watch::channel(false).0, watch::channel(0).0);
-        let rates = Rates::default();
+        let (rates, since) = (Rates::default(), Instant::now());
         Self {
             id,
             name,
@@ -74,9 +82,24 @@ impl Container {
             counters,
             rates,
             held_bodies,
+            since,
             revoked,
             changes,
         }
+    }
+
+    /// Which limit of its policies it has reached, and what that is.
+    pub fn reached(&self, limits: Limits) -> Option<String> {
+        let (requests, bytes) = (self.counters.requests.load(Relaxed), self.counters.bytes.load(Relaxed));
+        let runtime = self.since.elapsed();
+        if limits.requests.is_some_and(|most| requests >= most) {
+            return Some(format!("it has made {requests} requests, and `max-requests` allows no more"));
+        }
+        if limits.bytes.is_some_and(|most| bytes >= most) {
+            return Some(format!("it has moved {bytes} bytes, and `max-bytes` allows no more"));
+        }
+        let over = limits.runtime.is_some_and(|most| runtime >= most);
+        over.then(|| format!("it has run for {} s, and `max-runtime` allows no more", runtime.as_secs()))
     }
 
     /// What people call it: its name, or the first 12 digits of its id.

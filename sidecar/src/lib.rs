@@ -16,6 +16,7 @@ pub mod explain;
 pub mod harden;
 pub mod harness_files;
 pub mod instructions;
+pub mod metrics;
 pub mod operator;
 pub mod policy_files;
 pub mod proxy;

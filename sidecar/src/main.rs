@@ -76,6 +76,8 @@ enum Command {
         #[command(flatten)]
         arguments: trail::watch::WatchArguments,
     },
+    /// Print counts in the text format of Prometheus
+    Metrics(Control),
     /// Print a policy of what a container was refused, or was let through without a rule
     Learn {
         #[command(flatten)]
@@ -227,6 +229,12 @@ fn main() -> ExitCode {
         Command::Watch { control, arguments } => {
             trail::watch::run(&arguments, &|request| control.call(request)).map(|()| ExitCode::SUCCESS)
         }
+        Command::Metrics(control) => control.call(Request::Metrics).map(|reply| {
+            if let Reply::Metrics(text) = reply {
+                print!("{text}");
+            }
+            ExitCode::SUCCESS
+        }),
         Command::Learn { control, container } => {
             trail::learn::run(&container, &|request| control.call(request)).map(|()| ExitCode::SUCCESS)
         }

@@ -3,6 +3,7 @@
 
 pub mod decisions;
 pub mod mode;
+pub mod notify;
 pub mod questions;
 pub mod rates;
 
@@ -12,6 +13,7 @@ pub use questions::Questions;
 pub use rates::Rates;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use understudy_policies::annotation::OPERATOR;
@@ -36,7 +38,10 @@ pub async fn permit(
     let permit = match admitted {
         Some(ONCE) => return decide(&with(&container.rights().policy, request, ONCE), request),
         Some(_) => return listed_or_asked(questions, container, request).await,
-        None => listed_or_asked(questions, container, request).await?,
+        None => {
+            within_limits(container)?;
+            listed_or_asked(questions, container, request).await?
+        }
     };
     container.rates.take(&permit.given().rates, Instant::now()).map_err(|wait| Denial {
         reason: Reason::RateLimited,
@@ -45,6 +50,24 @@ pub async fn permit(
         remedy: format!("wait {} s, or change `rate` at {}", wait.as_secs() + 1, permit.rule()),
     })?;
     Ok(permit)
+}
+
+/// Counts a request, or a connection that is passed through.
+///
+/// # Errors
+/// If the container has reached a limit of its policies.
+pub fn within_limits(container: &Container) -> Result<(), Denial> {
+    let policy = &container.rights().policy;
+    if let Some(reached) = container.reached(policy.limits()) {
+        return Err(Denial {
+            reason: Reason::LimitReached,
+            policy: policy.label().to_owned(),
+            rule: None,
+            remedy: format!("{reached}; start a new container, or change the policy"),
+        });
+    }
+    container.counters.requests.fetch_add(1, Relaxed);
+    Ok(())
 }
 
 /// Whether a request that was let through by the rule `admitted` may go on, now that policy is another.

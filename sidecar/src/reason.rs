@@ -45,6 +45,8 @@ pub enum Reason {
     Overloaded,
     /// More requests in a time than the rules that allow them say.
     RateLimited,
+    /// The container has done as much as its policies let it do in all.
+    LimitReached,
     /// The operator revoked the container.
     Revoked,
     /// A credential that is neither a stand-in nor minted, on its way to a host that a secret is bound to.
@@ -109,6 +111,7 @@ impl Reason {
             Self::RequestTrailers => "request-trailers",
             Self::Overloaded => "overloaded",
             Self::RateLimited => "rate-limited",
+            Self::LimitReached => "limit-reached",
             Self::Revoked => "revoked",
             Self::ForeignCredential => "foreign-credential",
             Self::CredentialNotGranted => "credential-not-granted",

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Handle};
@@ -29,7 +29,8 @@ use crate::current::Current;
 use crate::dns::Resolver;
 use crate::dns::serve::DnsService;
 use crate::harden;
-use crate::operator::questions::QuestionLimits;
+use crate::operator::notify::Notifier;
+use crate::operator::questions::{OnAsk, QuestionLimits};
 use crate::operator::{Decisions, Questions, decisions};
 use crate::proxy::{Gateway, GatewayParts, Limits, answered};
 use crate::reload::{self, Now, Reloader};
@@ -58,9 +59,10 @@ async fn serve(directories: &Directories, live: Arc<Live>, workers: Workers, dra
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
 
-    let audit = Audit::stdout(live.vault().clone());
+    let notifier = notifier(&live)?;
+    let audit = Audit::stdout(live.vault().clone()).notifying(notifier.clone());
     let resolver = Current::new(Arc::new(resolver(&live.current())?));
-    let (registry, listener, gateway) = build(directories, &live, &resolver, workers, &audit)?;
+    let (registry, listener, gateway) = build(directories, &live, &resolver, workers, &audit, notifier)?;
     let stop = Arc::new(AtomicBool::new(false));
     let control = {
         let (registry, stop) = (Arc::clone(&registry), Arc::clone(&stop));
@@ -102,6 +104,7 @@ fn build(
     resolver: &Current<Resolver>,
     workers: Workers,
     audit: &Audit,
+    notifier: Option<Arc<Notifier>>,
 ) -> Result<(Arc<Registry>, Listener, Arc<Gateway>)> {
     let authority = Authority::load_or_create(&directories.state)?;
     let certificate = authority.certificate_pem().to_owned();
@@ -109,7 +112,9 @@ fn build(
     let settings = &live.current().settings;
     write_roots(&roots_file, &settings.extra_ca)?;
     let range = settings.synthetic_range;
-    let questions = Questions::new(QuestionLimits::default(), None);
+    let on_ask =
+        notifier.map(|notifier| -> OnAsk { Box::new(move |question| notifier.tell_of_question(question)) });
+    let questions = Questions::new(QuestionLimits::default(), on_ask);
     let decisions = Arc::new(Decisions::load(&directories.state.join("decisions.json"))?);
     let gateway = Gateway::new(GatewayParts {
         authority,
@@ -127,7 +132,7 @@ fn build(
     let own_cookie = understudy_control::sys::netns_cookie(&probe)
         .context("SO_NETNS_COOKIE (Linux 5.14 or later is needed)")?;
     let [terms, rights, problems, limits] = [live, live, live, live].map(Arc::clone);
-    let (decided, lines) = (Arc::clone(&decisions), audit.clone());
+    let (decided, lines, counts) = (Arc::clone(&decisions), audit.clone(), audit.clone());
     let (vault, ledger) = (live.vault().clone(), Arc::clone(audit.ledger()));
     let (runtime, audit, serving) = (Handle::current(), audit.clone(), Arc::clone(&gateway));
     let registry = Registry::new(RegistryParts {
@@ -141,6 +146,7 @@ fn build(
         }),
         decisions,
         questions,
+        metrics: Box::new(move |status| counts.metrics().text(status)),
         lines: Box::new(move |from| lines.since(from)),
         start: Box::new(move |container, sockets| {
             let _context = runtime.enter();
@@ -215,6 +221,17 @@ fn start(
         tokio::spawn(Arc::clone(&dns).serve_tcp(tokio::net::TcpListener::from_std(listener)?));
     }
     Ok(())
+}
+
+/// Who tells the operator by a command. A container has none of the host's commands, so it would tell nobody.
+fn notifier(live: &Live) -> Result<Option<Arc<Notifier>>> {
+    let words = live.current().settings.notify.clone();
+    if !words.is_empty() && !Surroundings::of_this_process().host_run {
+        bail!(
+            "sidecar.toml: `notify` runs a command on the host, and this sidecar runs in a container; leave it out, and use `understudy watch`"
+        );
+    }
+    Ok(Notifier::start(words)?.map(Arc::new))
 }
 
 fn hello() -> Result<HelloSecret> {

@@ -56,6 +56,8 @@ pub enum Request {
     Detach { id: ContainerId },
     /// Answered by `Status`.
     Status,
+    /// Answered by `Metrics`.
+    Metrics,
     /// Answered by `Secrets`.
     Secrets,
     /// Ends a container's connections and grants; `container` is an id, a unique prefix of one, or a name.
@@ -76,6 +78,8 @@ pub enum Reply {
     Status(Status),
     Secrets(Vec<SecretStatus>),
     Decided(DecisionStatus),
+    /// In the text format of Prometheus.
+    Metrics(String),
     Lines(Lines),
     Refused(Refusal),
 }

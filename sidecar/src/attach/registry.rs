@@ -58,6 +58,8 @@ pub struct RegistryParts {
     pub problems: Box<dyn Fn() -> Vec<String> + Send + Sync>,
     /// Audit lines from a number on.
     pub lines: Box<dyn Fn(u64) -> Lines + Send + Sync>,
+    /// Counts, with what the status says.
+    pub metrics: Box<dyn Fn(&Status) -> String + Send + Sync>,
     /// What is to be told of secrets, given who holds a stand-in of which.
     pub secrets: ReportSecrets,
 }
@@ -232,6 +234,10 @@ impl Registry {
 
     pub fn lines(&self, from: u64) -> Lines {
         (self.parts.lines)(from)
+    }
+
+    pub fn metrics(&self) -> String {
+        (self.parts.metrics)(&self.status())
     }
 
     pub fn status(&self) -> Status {
@@ -514,6 +520,7 @@ mod tests {
             range: SyntheticRange::default(),
             own_cookie: 0,
             problems: Box::new(Vec::new),
+            metrics: Box::new(|_| String::new()),
             lines: Box::new(|from| Lines { lines: Vec::new(), next: from, lost: 0, more: false }),
             secrets: Box::new(|holders| holders.keys().map(|name| held(name, &holders[name])).collect()),
         });

@@ -65,6 +65,7 @@ fn handle(registry: &Registry, request: Request, descriptors: Vec<OwnedFd>) -> R
             Ok(Reply::Done)
         }
         Request::Status => Ok(Reply::Status(registry.status())),
+        Request::Metrics => Ok(Reply::Metrics(registry.metrics())),
         Request::Secrets => Ok(Reply::Secrets(registry.secrets())),
         Request::Decide(wanted) => {
             registry.decide(&wanted).map(|decided| decided.map_or(Reply::Done, Reply::Decided))

@@ -146,6 +146,7 @@ impl Live {
         };
         for (key, changed) in [
             ("extra-ca", settings.extra_ca != before.extra_ca),
+            ("notify", settings.notify != before.notify),
             ("synthetic-range", settings.synthetic_range != before.synthetic_range),
         ] {
             if changed {
@@ -156,6 +157,7 @@ impl Live {
         }
         settings.extra_ca.clone_from(&before.extra_ca);
         settings.synthetic_range = before.synthetic_range;
+        settings.notify.clone_from(&before.notify);
         settings
     }
 

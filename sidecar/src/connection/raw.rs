@@ -12,6 +12,7 @@ use super::relay::{Passed, write};
 use crate::container::Container;
 use crate::decide::{Permit, decide_raw};
 use crate::dns::Origin;
+use crate::operator::within_limits;
 use crate::reason::Reason;
 
 /// A client that is silent for so long waits for the server to speak first.
@@ -27,6 +28,7 @@ pub(super) fn permit(container: &Container, origin: &Origin, port: u16) -> Resul
     let permit = decide_raw(&container.rights().policy, name, port);
     let permit = permit
         .map_err(|denial| Fault::new(denial.reason, "neither TLS nor HTTP, and no rule with `tcp = true`"))?;
+    within_limits(container).map_err(|denial| Fault::new(denial.reason, &denial.remedy))?;
     match container.rates.take(&permit.given().rates, std::time::Instant::now()) {
         Ok(()) => Ok(permit),
         Err(_) => Err(Fault::new(Reason::RateLimited, "more connections than the rule's `rate`")),

@@ -37,7 +37,7 @@ pub struct Questions {
     on_ask: Option<OnAsk>,
 }
 
-type OnAsk = Box<dyn Fn(&QuestionStatus) + Send + Sync>;
+pub type OnAsk = Box<dyn Fn(&QuestionStatus) + Send + Sync>;
 
 #[derive(Default)]
 struct Inner {

@@ -231,6 +231,7 @@ impl Exchange {
             accepted.entry.reason = Some(Reason::Revoked);
         }
         let counters = &container.counters;
+        counters.bytes.fetch_add(accepted.entry.bytes_up + accepted.entry.bytes_down, Relaxed);
         match accepted.entry.decision {
             Decision::Allowed => &counters.allowed,
             Decision::Denied => &counters.denied,

@@ -197,7 +197,7 @@ async fn a_websocket_over_http2_is_refused_at_once() {
     let mut client = Client::new(&world, H2).await;
     let mut request = client.request("/ws").method("CONNECT").body(nothing()).unwrap();
     request.extensions_mut().insert(hyper::ext::Protocol::from_static("websocket"));
-    let answer = tokio::time::timeout(std::time::Duration::from_secs(5), client.send(request)).await.unwrap();
+    let answer = tokio::time::timeout(Duration::from_secs(5), client.send(request)).await.unwrap();
     // a client that heeds the settings does not even send it
     assert!(answer.is_err() || answer.is_ok_and(|answer| answer.status().is_client_error()));
     assert_eq!(world.upstream.connections(), 0);

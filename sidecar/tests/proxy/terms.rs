@@ -171,3 +171,28 @@ async fn a_raw_connection_that_policy_does_not_allow_any_more_is_ended() {
     assert_eq!(line["decision"], "terminated", "{line}");
     assert_eq!(world.container.counters.terminated.load(Relaxed), 1);
 }
+
+#[tokio::test]
+async fn a_container_does_no_more_than_its_policies_say() {
+    for (limit, passing) in [("max-requests = 2", 2), ("max-bytes = 1", 1), ("max-runtime = \"1d\"", 3)] {
+        let world = World::new().await;
+        let port = world.upstream.port();
+        let text = format!("{limit}\n[[allow]]\nhost = {HOST:?}\nport = {port}\n");
+        let policy =
+            Arc::new(PolicySet::combine(vec![Arc::new(Policy::parse("t", "t.toml", &text).unwrap())]));
+        world.container.set_rights(Rights { policy, ..Rights::default() });
+        let mut client = Client::new(&world, H1).await;
+        let mut passed = 0;
+        for _ in 0..3 {
+            let request = client.request("/hello").body(nothing()).unwrap();
+            let (head, _) = whole(client.send(request).await.unwrap()).await;
+            passed += usize::from(head.status == 200);
+            if head.status != 200 {
+                assert_eq!(head.headers["x-understudy-reason"], "limit-reached", "{limit}");
+            }
+            // Its bytes are counted with its line.
+            world.audit(1).await;
+        }
+        assert_eq!(passed, passing, "{limit}");
+    }
+}
