@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
+use understudy_policies::Verdict;
 
 use super::accept::Fault;
 use super::classify::{Classified, LIMIT, classify};
@@ -37,7 +38,10 @@ pub(super) fn permit(container: &Container, origin: &Origin, port: u16) -> Resul
 
 /// Whether a client here may wait for the server to speak.
 pub(super) fn may_be_silent(container: &Container, origin: &Origin, port: u16) -> bool {
-    matches!(origin, Origin::Name(name) if decide_raw(&container.rights().policy, name, port).is_ok())
+    let Origin::Name(name) = origin else { return false };
+    let policy = &container.rights().policy;
+    // Where HTTP is allowed too, a slow client of it must not be taken for one that waits.
+    decide_raw(policy, name, port).is_ok() && !matches!(policy.decide(name, port), Verdict::Allowed { .. })
 }
 
 /// Passes on what the server says until the client's first bytes are there and are neither TLS nor HTTP. None: one side

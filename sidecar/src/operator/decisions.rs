@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use understudy_control::{ContainerId, DecisionStatus, Effect};
 use understudy_policies::{Effect as RuleEffect, HostPattern, Ports, Rule};
 
-/// More than anybody keeps an eye on.
-const MOST: usize = 1000;
+/// More than anybody keeps an eye on; `status` has to hold them.
+const MOST: usize = 200;
 
 #[derive(Debug)]
 pub struct Decisions {
