@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use understudy_control::annotation::KNOWN;
+use understudy_control::annotation::{self, KNOWN};
 use understudy_control::{Prepare, Refusal};
 use understudy_policies::{Asked, Ceiling, PolicySet};
 
@@ -82,10 +82,12 @@ fn check(
 ) -> Result<(), Refusal> {
     let annotations: Vec<&str> = prepare.annotations.keys().map(String::as_str).collect();
     let secrets = rights.grants.names();
-    let asked = Asked { annotations: &annotations, harness, policy: &rights.policy, secrets: &secrets };
-    ceiling.check(&asked).map_err(|beyond| {
-        let reason = format!("{} goes beyond {whose} `{}` ({})", beyond.what, beyond.rule, beyond.place);
-        Refusal::new(reason, remedy(&beyond.place))
+    annotation::list(harness).try_for_each(|harness| {
+        let asked = Asked { annotations: &annotations, harness, policy: &rights.policy, secrets: &secrets };
+        ceiling.check(&asked).map_err(|beyond| {
+            let reason = format!("{} goes beyond {whose} `{}` ({})", beyond.what, beyond.rule, beyond.place);
+            Refusal::new(reason, remedy(&beyond.place))
+        })
     })
 }
 

@@ -52,6 +52,11 @@ impl Directories {
         self.config.join("harnesses")
     }
 
+    /// The store of accounts.
+    pub fn accounts(&self) -> PathBuf {
+        self.state.join("accounts")
+    }
+
     pub fn instructions(&self) -> PathBuf {
         self.config.join("instructions")
     }
@@ -211,7 +216,8 @@ fn proxy(table: ProxyTable) -> Result<ProxySettings, (&'static str, String)> {
         && credential.is_none()
         && variable.is_none()
         && command.is_none();
-    let written = Written { file, podman_secret, credential, variable, command, timeout, cache: None };
+    let (account, cache) = (None, None);
+    let written = Written { file, podman_secret, credential, variable, command, account, timeout, cache };
     let credentials = match none {
         true => None,
         false => Some(written.source(0).map_err(|(_, why)| ("credentials", why))?),

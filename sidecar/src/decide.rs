@@ -2,9 +2,10 @@
 
 use understudy_policies::{HostName, PolicySet, Request, Verdict};
 
+use crate::credentials::catalogue::TokenEndpoint;
 use crate::reason::Reason;
 
-/// That policy allows this host and port. Nothing else can make one, and nothing can be dialled without one.
+/// That policy, or the operator, allows this host and port. Nothing can be dialled without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permit {
     host: HostName,
@@ -26,6 +27,12 @@ pub struct Denial {
 }
 
 impl Permit {
+    /// Where accounts are renewed is the operator's own configuration, and no container's request.
+    pub fn of_token_endpoint(endpoint: &TokenEndpoint) -> Self {
+        let (policy, rule) = ("accounts".to_owned(), endpoint.to_string());
+        Self { host: endpoint.host.clone(), port: endpoint.port, policy, rule }
+    }
+
     pub fn host(&self) -> &HostName {
         &self.host
     }

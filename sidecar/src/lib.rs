@@ -1,5 +1,6 @@
 //! Understudy's sidecar: the only way out of an agent's container, and the only place where real credentials are.
 
+pub mod accounts;
 pub mod attach;
 pub mod audit;
 pub mod ceiling;
@@ -16,6 +17,7 @@ pub mod explain;
 pub mod harden;
 pub mod harness_files;
 pub mod instructions;
+pub mod login;
 pub mod policy_files;
 pub mod proxy;
 pub mod reason;

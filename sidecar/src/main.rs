@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use understudy::config::Directories;
 use understudy::credentials::Catalogue;
 use understudy::secrets::{add, kinds};
-use understudy::{check, explain, harness_files, policy_files, secrets, serve, status};
+use understudy::{check, explain, harness_files, login, policy_files, secrets, serve, status};
 use understudy_control::{Client, ControlDirectory, Reply, Request};
 use understudy_harnesses::Harnesses;
 
@@ -49,6 +49,9 @@ enum Command {
     },
     /// List secrets: where each comes from and may go, who holds its stand-in, what was done with it
     Secrets(SecretsArguments),
+    /// Accounts: logins that the sidecar keeps and renews
+    #[command(subcommand)]
+    Login(login::Command),
     /// End a container's connections and grants at once, and keep it from getting new ones
     Revoke {
         #[command(flatten)]
@@ -156,6 +159,10 @@ fn main() -> ExitCode {
         Command::Harness(command) => harness_files::run(&command),
         Command::Status { control, json } => print_status(&control, json),
         Command::Secrets(arguments) => print_secrets(&arguments),
+        Command::Login(command) => login::run(&command).map(|told| {
+            print!("{told}");
+            ExitCode::SUCCESS
+        }),
         Command::Revoke { control, container } => {
             control.call(Request::Revoke { container }).map(|_| ExitCode::SUCCESS)
         }

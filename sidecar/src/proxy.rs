@@ -19,11 +19,13 @@ mod minted_answer;
 mod page;
 mod pool_key;
 mod record;
+mod renewal;
 mod request;
 mod request_body;
 mod response;
 mod searches;
 mod stream;
+mod token_endpoint;
 pub mod websocket;
 
 pub use answered::answered;

@@ -67,6 +67,8 @@ pub enum Reason {
     CredentialInClear,
     /// A request to an endpoint that creates or stores credentials, and that no secret's `minting` allows.
     CredentialMinting,
+    /// The provider ended the login of an account: only another login helps.
+    LoginNeeded,
     /// The name resolves to a private, loopback, link-local or otherwise special address.
     PrivateAddress,
     /// The name does not resolve.
@@ -120,6 +122,7 @@ impl Reason {
             Self::RealCredential => "real-credential",
             Self::CredentialInClear => "credential-in-clear",
             Self::CredentialMinting => "credential-minting",
+            Self::LoginNeeded => "login-needed",
             Self::PrivateAddress => "private-address",
             Self::NameNotFound => "name-not-found",
             Self::UpstreamFailed => "upstream-failed",
@@ -147,6 +150,7 @@ impl Reason {
     pub fn status(self) -> u16 {
         match self {
             Self::Malformed | Self::PathAmbiguous | Self::NameMissing | Self::HandshakeFailed => 400,
+            Self::LoginNeeded => 401,
             Self::NameMismatch => 421,
             Self::Timeout => 408,
             Self::BodyTooLarge => 413,

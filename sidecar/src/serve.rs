@@ -1,6 +1,7 @@
 //! `understudy serve`: puts the parts together, runs them, and takes them apart again on SIGTERM.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -13,6 +14,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use understudy_control::{ControlDirectory, HelloSecret, Listener};
 
+use crate::accounts::{Client, Keeper, Store};
 use crate::attach::descriptors::Sockets;
 use crate::attach::registry::{Registry, RegistryParts};
 use crate::attach::revocations::Revocations;
@@ -30,6 +32,7 @@ use crate::dns::serve::DnsService;
 use crate::harden;
 use crate::proxy::{Gateway, GatewayParts, Limits, answered};
 use crate::reload::{self, Now, Reloader};
+use crate::tls::roots::read_roots;
 use crate::tls::{Authority, write_roots};
 use crate::workers::{Threads, Workers};
 
@@ -106,11 +109,14 @@ fn build(
     let settings = &live.current().settings;
     write_roots(&roots_file, &settings.extra_ca)?;
     let range = settings.synthetic_range;
+    let accounts = keeper(directories, live, resolver, &roots_file)?;
+    tokio::spawn(Arc::clone(&accounts).run());
     let gateway = Gateway::new(GatewayParts {
         authority,
         roots_file,
         vault: live.vault().clone(),
         resolver: resolver.clone(),
+        accounts: Some(accounts),
         audit: audit.clone(),
         original_destination: Arc::new(Redirected),
         limits: Limits::default(),
@@ -148,6 +154,17 @@ fn build(
         "the control directory (mount it: -v $XDG_RUNTIME_DIR/understudy/control:/run/understudy/control)",
     )?;
     Ok((Arc::new(registry), listener, gateway))
+}
+
+fn keeper(
+    directories: &Directories,
+    live: &Arc<Live>,
+    resolver: &Current<Resolver>,
+    roots_file: &Path,
+) -> Result<Arc<Keeper>> {
+    let client = Client::new(&read_roots(roots_file)?, resolver.clone()).context("upstream roots")?;
+    let (store, vault, live) = (Store::new(directories.accounts()), live.vault().clone(), Arc::clone(live));
+    Ok(Keeper::new(store, vault, client, Handle::current(), move || live.reload_accounts()))
 }
 
 fn resolver(configuration: &Configuration) -> Result<Resolver> {

@@ -13,6 +13,7 @@
 //! | any path, with gRPC's Content-Type | every message as it comes (see `grpc`) |
 //! | `/private/…` | the same ones, to who logs in by the scheme `Basic` |
 //! | the providers' own APIs | see `provider` |
+//! | their token endpoints | see `accounts` |
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -28,7 +29,7 @@ use serde_json::json;
 
 use super::log::{self, Entry};
 use super::provider::{self, Asked};
-use super::{Arrival, Shared, git, grpc, reflect, websocket};
+use super::{Arrival, Shared, accounts, git, grpc, reflect, websocket};
 
 pub(super) type Body = BoxBody<Bytes, Infallible>;
 
@@ -53,8 +54,11 @@ pub(super) async fn answer(
     shared.log.write(&Entry::Request(Box::new(describe(&parts, arrival, &received))));
     let path = parts.uri.path().to_owned();
     if let Some(socket) = socket {
+        if let Some((status, answer)) = accounts(&parts, &received.kept, shared) {
+            return whole(StatusCode::from_u16(status)?, "application/json", answer);
+        }
         let greeting = (parts.uri.query() == Some("reflect")).then(|| reflect::value(&parts.headers));
-        return websocket::accept(&parts.headers, socket, greeting.transpose()?);
+        return websocket::accept(&parts.headers, socket, greeting.transpose()?, provider::messages(&path));
     }
     if let (Some(root), Some(rest)) = (&shared.git_root, path.strip_prefix("/git/")) {
         return git::backend(root, rest, &parts, &received.kept).await;
@@ -65,6 +69,9 @@ pub(super) async fn answer(
             return challenge();
         }
         return git::backend(root, rest, &parts, &received.kept).await;
+    }
+    if let Some((status, answer)) = accounts(&parts, &received.kept, shared) {
+        return whole(StatusCode::from_u16(status)?, "application/json", answer);
     }
     let host = host(&parts);
     let asked = Asked {
@@ -93,6 +100,19 @@ pub(super) async fn answer(
             &json!({ "error": { "type": "not_found_error", "message": "mock: no route" } }),
         ),
     }
+}
+
+/// The token endpoint, and what the token of an account is asked for that is not good (any more).
+fn accounts(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Option<(u16, String)> {
+    let path = parts.uri.path();
+    if matches!(path, "/oauth/token" | "/v1/oauth/token") {
+        return Some(shared.accounts.token(body));
+    }
+    let authorization = parts.headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let refused = accounts::is_of_account(authorization) && !shared.accounts.takes(authorization);
+    let error = json!({ "error": { "code": "token_expired", "type": "authentication_error",
+        "message": "Your authentication token has expired." } });
+    refused.then(|| (401, error.to_string()))
 }
 
 /// Byte `i` of every `/bytes/N` answer.

@@ -31,6 +31,9 @@ extra-ca = ["/etc/understudy/world-ca.crt"]
 resolvers = ["127.0.0.1:53"]
 
 [names]
+"auth.openai.com" = "127.0.0.1"
+"chatgpt.com" = "127.0.0.1"
+"platform.claude.com" = "127.0.0.1"
 "api.anthropic.com" = "127.0.0.1"
 "api.example" = "127.0.0.1"
 "git.example" = "127.0.0.1"

@@ -6,11 +6,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails as tests do")]
 
+mod accounts;
 mod github;
 mod google;
 mod instructions;
 mod mistral;
 mod providers;
+mod several;
 mod shopify;
 mod terminals;
 mod tool;

@@ -43,7 +43,7 @@ fn copilot_starts() {
     let copilot = Tool { harness: "copilot", needs: &["copilot"], ..Tool::PLAIN };
     copilot.assert_terminal_starts(
         &program("/opt/copilot/node_modules/@github/copilot-linux-x64/copilot"),
-        "Describe a task",
+        "Manual Approval",
     );
 }
 

@@ -26,15 +26,15 @@ fn memory(name: &str) -> usize {
 /// Runs a script in a container and waits for its end, longer than a command may take; answers with what it said.
 fn patiently(agent: &Agent, script: &str) -> String {
     let script = format!("{{ {script}; }} 2>&1; echo; echo done");
-    let container = agent.start(&["sh", "-c", &script]).unwrap();
-    for _ in 0..450 {
+    let container = agent.start(&["bash", "-c", &script]).unwrap();
+    for _ in 0..1200 {
         std::thread::sleep(Duration::from_secs(2));
         let text = container.logs().unwrap();
         if text.ends_with("done\n") {
             return text;
         }
     }
-    panic!("it did not end within 15 minutes: {}", container.logs().unwrap());
+    panic!("it did not end within 40 minutes: {}", container.logs().unwrap());
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub mod alphabet;
 pub mod checksum;
 pub mod endpoint;
 pub mod minted;
+pub mod oauth;
 pub mod pattern;
 pub mod provider;
 
@@ -21,6 +22,7 @@ pub use alphabet::Alphabet;
 pub use checksum::Checksum;
 pub use endpoint::{Creates, Endpoint};
 pub use minted::Minted;
+pub use oauth::{Encoding, LoginFile, Oauth, TokenEndpoint};
 pub use pattern::{MIN_DRAWN, Pattern, Piece};
 pub use provider::{Kind, Provider, Shape};
 
@@ -211,6 +213,21 @@ impl Catalogue {
                 minted.is_made_by(host, method, path, provider.all_hosts().chain(&here))
             })
         })
+    }
+
+    /// Kinds of accounts whose token endpoint a server could read this as.
+    pub fn token_endpoints<'c>(
+        &'c self,
+        host: &'c HostName,
+        path: &'c str,
+    ) -> impl Iterator<Item = (&'c Arc<Kind>, &'c Oauth)> {
+        self.accounts().filter(move |(_, oauth)| oauth.token_endpoint.is_at(host, path))
+    }
+
+    /// Kinds that are accounts.
+    pub fn accounts(&self) -> impl Iterator<Item = (&Arc<Kind>, &Oauth)> {
+        let kinds = self.providers().flat_map(|provider| &provider.kinds);
+        kinds.filter_map(|kind| Some((kind, kind.oauth.as_ref()?)))
     }
 
     /// One line for each thing that the provider's documentation was not seen to say.

@@ -67,7 +67,35 @@ pub struct GrantTo {
     pub images: BTreeSet<ImageId>,
 }
 
+/// Between the name of an account and that of a token which is not its access token. No declared name has one.
+const PART: char = '/';
+
+/// The tokens of an account beside its access token, as their names end.
+pub(super) const PARTS: [&str; 2] = ["refresh", "id"];
+
+/// The name of what was declared.
+pub(super) fn whole_name(name: &str) -> &str {
+    name.split(PART).next().unwrap_or(name)
+}
+
 impl Declaration {
+    /// Of another token of the same account: it is granted with it, and never sent.
+    pub(super) fn part(&self, part: &str) -> Self {
+        let mut hosts = Vec::new();
+        if let Some(oauth) =
+            self.like.as_ref().and_then(|like| like.oauth.as_ref()).filter(|_| part == PARTS[0])
+        {
+            hosts.push(HostPattern::Exact(oauth.token_endpoint.host.clone()));
+        }
+        let name = format!("{}{PART}{part}", self.name);
+        Self { name, hosts, placements: Vec::new(), env: None, expires: None, ..self.clone() }
+    }
+
+    /// Whether it is a token of an account that is not its access token.
+    pub fn is_part(&self) -> bool {
+        self.name.contains(PART)
+    }
+
     pub fn is_bound_to(&self, host: &HostName) -> bool {
         self.hosts.iter().any(|pattern| pattern.matches(host))
     }
@@ -89,6 +117,7 @@ struct Raw {
     credential: Option<Spanned<String>>,
     variable: Option<Spanned<String>>,
     command: Option<Spanned<Vec<String>>>,
+    account: Option<Spanned<String>>,
     timeout: Option<Spanned<u64>>,
     cache: Option<Spanned<u64>>,
     hosts: Option<Spanned<OneOrMany<String>>>,
@@ -144,14 +173,16 @@ impl Reader<'_> {
                 "the name of a secret must be lower-case letters, digits, `-`, `_` and `.`, at most 64";
             return Err(self.error(at, message));
         }
-        let Raw { file, podman_secret, credential, variable, command, timeout, cache, .. } = raw;
-        let written = Written { file, podman_secret, credential, variable, command, timeout, cache };
+        let Raw { file, podman_secret, credential, variable, command, account, timeout, cache, .. } = raw;
+        let written = Written { file, podman_secret, credential, variable, command, account, timeout, cache };
         let like = raw.like.map(|like| self.like(&like)).transpose()?;
         let like = like.as_ref();
         let kind = raw.kind.or(like.map(|like| like.kind)).ok_or_else(|| {
             let message = "missing field `kind`; or say what it is `like`, as `like = \"github-pat\"`";
             self.error(at, message)
         })?;
+        let source = written.source(at).map_err(|(at, message)| self.error(at, message))?;
+        self.of_account(at, kind, &source, like)?;
         let placements = match (&raw.placements, like) {
             (None, Some(like)) => like.placements.clone(),
             (written, _) => self.placements(at, kind, written.as_ref())?,
@@ -161,7 +192,7 @@ impl Reader<'_> {
         Ok(Declaration {
             name,
             kind,
-            source: written.source(at).map_err(|(at, message)| self.error(at, message))?,
+            source,
             hosts: self.hosts(at, raw.hosts.as_ref(), like)?,
             placements,
             scope: Scope {
@@ -183,6 +214,31 @@ impl Reader<'_> {
             like: like.cloned(),
             place: format!("{}:{}", self.file, position(self.text, at).0),
         })
+    }
+
+    /// An account is of a kind that says how it is renewed, and nothing else is an account.
+    fn of_account(
+        &self,
+        at: usize,
+        kind: SecretKind,
+        source: &Source,
+        like: Option<&Arc<Kind>>,
+    ) -> Result<(), DocumentError> {
+        let renewed = like.is_some_and(|like| like.oauth.is_some());
+        match (kind, source) {
+            (SecretKind::Oauth, Source::Account(_)) if renewed => Ok(()),
+            (SecretKind::Oauth, Source::Account(_)) => {
+                Err(self.error(at, "an account needs a kind that is renewed, as `like = \"chatgpt-account\"`"))
+            }
+            (SecretKind::Oauth, _) => Err(self.error(
+                at,
+                "where is the account? Add `account = \"NAME\"`, the name that `understudy login import` gave it",
+            )),
+            (_, Source::Account(_)) => {
+                Err(self.error(at, "`account` is for kinds that are renewed, as `like = \"chatgpt-account\"`"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn like(&self, written: &Spanned<String>) -> Result<Arc<Kind>, DocumentError> {
@@ -237,7 +293,7 @@ impl Reader<'_> {
     ) -> Result<Vec<Placement>, DocumentError> {
         let Some(written) = written else {
             return match kind {
-                SecretKind::Bearer => Ok(vec![Placement::bearer()]),
+                SecretKind::Bearer | SecretKind::Oauth => Ok(vec![Placement::bearer()]),
                 SecretKind::Basic => Ok(vec![Placement::Basic(BasicHalf::Password)]),
                 SecretKind::ApiKey => Err(self.error(
                     at,

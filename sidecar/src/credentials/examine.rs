@@ -280,6 +280,9 @@ impl Judge<'_> {
                 declaration.place
             ),
             Reason::CredentialInClear => format!("use https://{host}"),
+            _ if declaration.placements.is_empty() => {
+                format!("`{name}` is a token of an account that the sidecar renews itself: it is never sent")
+            }
             _ => format!(
                 "secret `{name}` may stand in {}; if it should stand elsewhere, add that to `placements` ({})",
                 list(&declaration.placements),

@@ -9,7 +9,7 @@ use understudy_policies::{HostName, HostPattern};
 
 use super::grants::Grants;
 use super::placement::Placement;
-use super::scrub::{Forms, Pair, Patterns};
+use super::scrub::{Forms, Pair, Patterns, as_long};
 use super::secret::SecretValue;
 use super::vault::Vault;
 
@@ -177,8 +177,9 @@ impl Holdings {
         {
             return Arc::clone(searches);
         }
-        let pair = |value, other| Pair { owner: 0, value, other, forms: Forms::All };
-        let former = kept.former.iter().map(|held| pair(held.value.expose(), held.stand_in.as_str()));
+        let pair =
+            |value, stand_in| Pair { owner: 0, value, other: as_long(stand_in, value), forms: Forms::All };
+        let former = kept.former.iter().map(|held| pair(held.value.expose(), &held.stand_in));
         let minted = kept.minted.iter().filter_map(|used| {
             Some(pair(used.credential.value.expose(), used.credential.stand_in.as_deref()?))
         });

@@ -21,6 +21,7 @@ use super::pool_key::PoolKey;
 use super::record::Exchange;
 use super::response::Answer;
 use super::{Downstream, h2_limits, headers};
+use crate::accounts::Keeper;
 use crate::audit::Audit;
 use crate::credentials::Vault;
 use crate::current::Current;
@@ -36,6 +37,7 @@ const DRAINED_FOR: Duration = Duration::from_secs(2);
 pub(super) struct Engine {
     pub(super) vault: Current<Vault>,
     pub(super) resolver: Current<Resolver>,
+    pub(super) accounts: Option<Arc<Keeper>>,
     pub(super) audit: Audit,
     pub(super) connect: Duration,
     /// Under way at once, of one container.
@@ -75,6 +77,11 @@ impl ProxyHttp for Engine {
         session.set_read_timeout(None);
         // Without it, the second of two requests that arrive together is dropped without an answer.
         session.set_pipelining_enabled(true);
+        match self.token_endpoint(session, exchange).await? {
+            Ok(false) => {}
+            Ok(true) => return Ok(true),
+            Err(page) => return answer(session, &page).await.map(|()| true),
+        }
         let judged = match self.judge(session, exchange).await {
             Ok(judged) => self.hold(session, exchange, judged).await?,
             Err(page) => Err(page),
@@ -199,6 +206,7 @@ impl ProxyHttp for Engine {
         response: &mut ResponseHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
+        self.renewal(session, response, exchange).await?;
         headers::clean_response(response);
         exchange.answered(&session.req_header().method, response)?;
         exchange.entry(|entry| entry.status = Some(response.status.as_u16()));
@@ -274,6 +282,10 @@ impl ProxyHttp for Engine {
         exchange: &mut Exchange,
         reused: bool,
     ) -> Box<Error> {
+        if std::mem::take(&mut exchange.again) {
+            error.set_retry(!exchange.is_revoked());
+            return error;
+        }
         let replayable =
             session.req_header().method.is_idempotent() && !session.as_ref().retry_buffer_truncated();
         if replayable && !exchange.retried && !exchange.is_revoked() && !exchange.is_broken() {

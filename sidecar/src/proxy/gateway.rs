@@ -11,6 +11,7 @@ use pingora_proxy::HttpProxy;
 
 use super::engine::Engine;
 use super::{Downstream, h2_limits};
+use crate::accounts::Keeper;
 use crate::audit::Audit;
 use crate::connection::OriginalDestination;
 use crate::credentials::Vault;
@@ -27,6 +28,8 @@ pub struct GatewayParts {
     pub roots_file: PathBuf,
     pub vault: Current<Vault>,
     pub resolver: Current<Resolver>,
+    /// None: accounts are never renewed.
+    pub accounts: Option<Arc<Keeper>>,
     pub audit: Audit,
     /// [`crate::connection::Redirected`] outside of tests.
     pub original_destination: Arc<dyn OriginalDestination>,
@@ -98,6 +101,7 @@ impl Gateway {
         let engine = Engine {
             vault: parts.vault.clone(),
             resolver: parts.resolver.clone(),
+            accounts: parts.accounts,
             audit: parts.audit.clone(),
             connect: parts.limits.connect,
             requests: parts.limits.requests,

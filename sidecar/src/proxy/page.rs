@@ -143,6 +143,9 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::CredentialMinting => {
             "refused: this endpoint creates or stores credentials, which no secret is allowed to do here"
         }
+        Reason::LoginNeeded => {
+            "the provider ended the account's login. Trying again will not help: the operator must log in again"
+        }
         Reason::PrivateAddress => "refused: this name leads to a private or otherwise special address",
         Reason::NameNotFound => {
             "the sidecar cannot resolve this name; neither the request nor policy is at fault"

@@ -32,6 +32,10 @@ pub(super) struct Exchange {
     pub(super) attempt: usize,
     /// Whether a broken pooled connection was answered with a second try already.
     pub(super) retried: bool,
+    /// Whether an account was renewed for it.
+    pub(super) renewed: bool,
+    /// Whether the try that ends now is followed by another one, with a new token.
+    pub(super) again: bool,
     pub(super) connect_by: Option<Instant>,
     /// The body of this try.
     pub(super) upload: Option<Upload>,
@@ -68,6 +72,8 @@ impl Exchange {
             plan: None,
             attempt: 0,
             retried: false,
+            renewed: false,
+            again: false,
             connect_by: None,
             upload: None,
             answer: None,

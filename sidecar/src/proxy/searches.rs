@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::accounts::Account;
 use crate::credentials::scrub::{Patterns, Watched};
 use crate::credentials::{Grants, Holdings, RequestHead, Vault};
 
@@ -58,6 +59,11 @@ impl Searches {
 
     pub(super) fn watched(&self, owner: usize) -> Option<Watched<'_>> {
         self.vault.watched(owner)
+    }
+
+    /// The account of that secret, as it was when the request was judged.
+    pub(super) fn account(&self, secret: &str) -> Option<&Account> {
+        self.vault.secret(secret)?.account().map(|account| &**account)
     }
 
     /// Whether WebSockets are read frame by frame; without any secret there is nothing to look for.

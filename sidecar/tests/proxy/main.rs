@@ -4,6 +4,7 @@
 // Helpers of tests, too: a fault in one is a failed test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod accounts;
 mod audit;
 mod bodies;
 mod client;
@@ -13,6 +14,9 @@ mod minted;
 mod minting;
 mod placements;
 mod pool;
+#[path = "../../../integration-tests/src/mock/accounts.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the mock provider of other tests uses it, too")]
+mod provider;
 mod raw;
 mod reflect;
 mod refusals;

@@ -138,7 +138,12 @@ impl Files {
         let declared = declared.replace("/run/secrets/provider", at("value").to_str().unwrap());
         std::fs::write(at("secrets.toml"), declared).unwrap();
         let key = InstallationKey::from_bytes(&[7; 32]);
-        let around = Surroundings { podman_secrets: "/none".into(), credentials: None, host_run: true };
+        let around = Surroundings {
+            podman_secrets: "/none".into(),
+            credentials: None,
+            host_run: true,
+            ..Surroundings::default()
+        };
         let catalogue = &Arc::new(Catalogue::new([]).unwrap());
         let loading = Loading { catalogue, key: &key, around: &around, known, previous, ask_again: false };
         Vault::load(&at("secrets.toml"), loading).unwrap()

@@ -11,6 +11,7 @@ use understudy_policies::{DocumentError, HostPattern};
 
 use super::endpoint::{Creates, Endpoint};
 use super::minted::Minted;
+use super::oauth::{Oauth, RawOauth};
 use super::pattern::Pattern;
 use crate::credentials::placement::Placement;
 
@@ -49,7 +50,7 @@ pub struct Kind {
     pub provider: String,
     pub what: String,
     pub kind: SecretKind,
-    /// One of them fits; never empty.
+    /// One of them fits; empty of accounts alone.
     pub shapes: Vec<Arc<Shape>>,
     /// Empty where only the user knows.
     pub hosts: Vec<HostPattern>,
@@ -59,6 +60,8 @@ pub struct Kind {
     pub env: Option<String>,
     /// Whether the provider's documentation says where it stands.
     pub confirmed: bool,
+    /// Of an account, and of nothing else.
+    pub oauth: Option<Oauth>,
 }
 
 impl Kind {
@@ -107,10 +110,11 @@ struct RawKind {
     name: Spanned<String>,
     what: String,
     kind: SecretKind,
-    shapes: Spanned<OneOrMany<String>>,
+    shapes: Option<Spanned<OneOrMany<String>>>,
     hosts: Option<Spanned<OneOrMany<String>>>,
     placements: Spanned<OneOrMany<String>>,
     env: Option<Spanned<String>>,
+    oauth: Option<Spanned<RawOauth>>,
     #[serde(default = "yes")]
     confirmed: bool,
 }
@@ -206,21 +210,34 @@ impl Source<'_> {
 
     fn kind(&self, raw: RawKind, provider: &Provider) -> Result<Kind, DocumentError> {
         self.name(&raw.name)?;
+        let oauth = match (raw.kind, raw.oauth) {
+            (SecretKind::Oauth, Some(oauth)) => {
+                let at = Spanned::new(oauth.span(), ());
+                Some(oauth.into_inner().checked().map_err(|error| self.error(&at, error))?)
+            }
+            (SecretKind::Oauth, None) => {
+                return Err(self.error(&raw.name, "`kind = \"oauth\"` needs a table `[kind.oauth]`"));
+            }
+            (_, Some(oauth)) => return Err(self.error(&oauth, "`oauth` is for `kind = \"oauth\"`")),
+            (_, None) => None,
+        };
+        let none = || Spanned::new(raw.name.span(), OneOrMany(Vec::new()));
+        let written = raw.shapes.unwrap_or_else(none);
         let shape = |name: &String| {
             let known = || provider.shapes.iter().map(|shape| shape.name.as_str());
             provider.shapes.iter().find(|shape| shape.name == *name).cloned().ok_or_else(|| {
                 let meant =
                     closest(name, known()).map_or(String::new(), |m| format!("; did you mean `{m}`?"));
-                self.error(&raw.shapes, format!("`shapes`: there is no `[[shape]]` of that name{meant}"))
+                self.error(&written, format!("`shapes`: there is no `[[shape]]` of that name{meant}"))
             })
         };
-        let shapes = raw.shapes.get_ref().0.iter().map(shape).collect::<Result<Vec<_>, _>>()?;
+        let shapes = written.get_ref().0.iter().map(shape).collect::<Result<Vec<_>, _>>()?;
         let placement = |text: &String| {
             text.parse().map_err(|error| self.error(&raw.placements, format!("`placements`: {error}")))
         };
         let placements = raw.placements.get_ref().0.iter().map(placement).collect::<Result<Vec<_>, _>>()?;
-        if shapes.is_empty() {
-            return Err(self.error(&raw.shapes, "`shapes` is empty, so no value would fit"));
+        if shapes.is_empty() && oauth.is_none() {
+            return Err(self.error(&written, "`shapes` is empty, so no value would fit"));
         }
         if placements.is_empty() {
             return Err(self.error(&raw.placements, "`placements` is empty, so it could never be used"));
@@ -243,6 +260,7 @@ impl Source<'_> {
             placements,
             env: raw.env.map(Spanned::into_inner),
             confirmed: raw.confirmed,
+            oauth,
         })
     }
 
