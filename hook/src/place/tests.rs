@@ -302,3 +302,32 @@ fn a_home_of_the_environment_is_as_hostile_as_any() {
         search(nothing).unwrap();
     }
 }
+
+#[test]
+fn an_ssh_key_that_is_no_stand_in_keeps_the_container_from_starting_and_stays() {
+    let framed = |body: &str| {
+        format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n")
+    };
+    let key = LoginFile { path: "~/.ssh/id_ed25519".to_owned(), pointers: vec!["private-key".to_owned()] };
+    let mut placement = file("~/.ssh/id_ed25519", Write::Replace, &framed("new"));
+    placement
+        .files
+        .extend(file("~/.ssh/known_hosts", Write::MergeLines, "a.example ssh-ed25519 AAAA\n").files);
+    placement.login_files = vec![key];
+    placement.stand_ins = vec!["old".to_owned(), "new".to_owned()];
+    let (scratch, root) = scratch();
+    let at = |name: &str| scratch.path().join("home/agent/.ssh").join(name);
+    fs::create_dir(at("")).unwrap();
+    fs::write(at("known_hosts"), "b.example ssh-rsa BBBB\n").unwrap();
+    fs::write(at("id_ed25519"), framed("real")).unwrap();
+    let text = format!("{:#}", try_place(&root, &placement).unwrap_err());
+    assert!(text.contains(".ssh/id_ed25519") && text.contains("not a stand-in"), "{text}");
+    assert_eq!(fs::read_to_string(at("id_ed25519")).unwrap(), framed("real"));
+    for before in ["old", "new"] {
+        fs::write(at("id_ed25519"), framed(before)).unwrap();
+        try_place(&root, &placement).unwrap();
+        assert_eq!(fs::read_to_string(at("id_ed25519")).unwrap(), framed("new"));
+        let known = fs::read_to_string(at("known_hosts")).unwrap();
+        assert_eq!(known, "b.example ssh-rsa BBBB\na.example ssh-ed25519 AAAA\n");
+    }
+}

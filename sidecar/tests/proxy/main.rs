@@ -13,6 +13,7 @@ mod frames;
 mod hostile;
 mod minted;
 mod minting;
+mod openssh;
 mod placements;
 mod pool;
 #[path = "../../../integration-tests/src/mock/accounts.rs"]
@@ -26,6 +27,7 @@ mod report;
 mod revoke;
 mod scrub;
 mod splice;
+mod ssh;
 mod streaming;
 mod terms;
 mod tunnels;

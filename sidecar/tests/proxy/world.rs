@@ -14,8 +14,8 @@ use understudy::audit::Audit;
 use understudy::connection::{self, OriginalDestination};
 use understudy::container::Container;
 use understudy::credentials::{
-    Catalogue, Grants, InstallationKey, KnownStandIns, Loading, Rights, Surroundings, Vault, declaration,
-    grants,
+    Catalogue, Grants, InstallationKey, KnownStandIns, Loading, Rights, Secret, Surroundings, Vault,
+    declaration, grants,
 };
 use understudy::current::Current;
 use understudy::dns::{PinnedAddress, Resolver, SyntheticNames, SyntheticRange, UpstreamProxy};
@@ -123,6 +123,10 @@ pub(crate) struct Options {
     /// Of the container's policy, beside what is allowed in any test. `PORT` is the upstream's.
     pub(crate) rules: &'static str,
     pub(crate) proxy: Option<UpstreamProxy>,
+    /// The value of secret `provider`.
+    pub(crate) value: &'static str,
+    /// The port that the upstream's host is dialled at, whichever was permitted.
+    pub(crate) dialled: Option<u16>,
 }
 
 impl Default for Options {
@@ -138,6 +142,8 @@ impl Default for Options {
             account: None,
             rules: "",
             proxy: None,
+            value: REAL,
+            dialled: None,
         }
     }
 }
@@ -167,7 +173,7 @@ impl World {
 
         let stated = Arc::new(Stated::default());
         let audit = Arc::new(Mutex::new(Vec::new()));
-        let pin = |address| PinnedAddress { address, port: None };
+        let pin = |address| PinnedAddress { address, port: options.dialled };
         let pins = HashMap::from([
             (host(HOST), options.addresses.into_iter().map(pin).collect()),
             (host(OTHER), vec![pin(IpAddr::from([127, 0, 0, 1]))]),
@@ -180,7 +186,7 @@ impl World {
         let resolver = Current::from(resolver);
         let mut first = None;
         let vault = match options.account {
-            None => Current::from(vault(REAL, &declared(options.provider))),
+            None => Current::from(vault(options.value, &declared(options.provider))),
             Some(account) => {
                 first = Some(import(directory.path(), account.scheme, "work", account.expires));
                 Current::from(account_vault(directory.path(), upstream.port(), None))
@@ -282,10 +288,12 @@ impl World {
     }
 
     pub(crate) async fn connect_at(&self, listener: SocketAddr, destination: SocketAddr) -> TcpStream {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
-        self.stated.0.lock().unwrap().insert(socket.local_addr().unwrap(), destination);
-        socket.connect(listener).await.unwrap()
+        self.stated.connect(listener, destination).await
+    }
+
+    /// For connections that a task of its own makes.
+    pub(crate) fn stated(&self) -> Arc<Stated> {
+        Arc::clone(&self.stated)
     }
 
     /// The audit's lines once there are at least `count`.
@@ -334,7 +342,8 @@ pub(crate) fn vault(value: &str, declared: &str) -> Vault {
     let declared = declaration::parse("secrets.toml", declared, &catalogue).unwrap();
     let key = InstallationKey::from_bytes(&[7; 32]);
     let vault = Vault::new(declared, catalogue, &key, |_| Ok(Zeroizing::new(value.into()))).unwrap();
-    assert!(vault.secret("provider").is_none_or(|secret| secret.stand_in() == STAND_IN));
+    let expected = |secret: &Secret| secret.ssh_key().is_some() || secret.stand_in() == STAND_IN;
+    assert!(vault.secret("provider").is_none_or(expected));
     vault
 }
 
@@ -444,7 +453,16 @@ async fn listen(container: &Arc<Container>, gateway: &Arc<Gateway>) -> SocketAdd
 
 /// Destinations by the client's own address.
 #[derive(Default)]
-struct Stated(Mutex<HashMap<SocketAddr, SocketAddr>>);
+pub(crate) struct Stated(Mutex<HashMap<SocketAddr, SocketAddr>>);
+
+impl Stated {
+    pub(crate) async fn connect(&self, listener: SocketAddr, destination: SocketAddr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        self.0.lock().unwrap().insert(socket.local_addr().unwrap(), destination);
+        socket.connect(listener).await.unwrap()
+    }
+}
 
 impl OriginalDestination for Stated {
     fn of(&self, stream: &TcpStream) -> io::Result<SocketAddr> {

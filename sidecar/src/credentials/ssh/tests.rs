@@ -128,3 +128,57 @@ fn what_is_no_usable_key_is_refused_with_what_to_do() {
         assert!(error.contains(said), "{error}");
     }
 }
+
+#[test]
+fn a_container_is_given_the_stand_in_where_ssh_looks_and_the_sidecars_host_key() {
+    use understudy_control::{Placement, Write};
+    let other = GOOD.replace("work-git", "other").replace("secrets/git", "secrets/other");
+    let other = other.replace(
+        "\"github.com\"",
+        "\"git.example\"\nport = 2222\nhost-keys = \"SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU\"",
+    );
+    let (one, two): (&'static str, &'static str) = (pem(7).leak(), pem(8).leak());
+    let vault = vault(&(GOOD.to_owned() + &other), &Values::from([("git", one), ("other", two)]));
+    assert!(vault.problems(super::super::expiry::Day::today()).is_empty());
+    let terms = |secrets: &str| -> Placement {
+        let annotations = [("understudy.harness", "generic"), ("understudy.secrets", secrets)];
+        let prepare = understudy_control::Prepare {
+            id: "a".repeat(64).parse().unwrap(),
+            name: None,
+            image: None,
+            annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            user: understudy_control::User { uid: 0, gid: 0 },
+            env: Default::default(),
+            args: Vec::new(),
+            managed: Vec::new(),
+        };
+        let (harnesses, policies) = (understudy_harnesses::Harnesses::default(), Default::default());
+        super::super::terms(&prepare, &harnesses, &policies, &vault).unwrap().placement
+    };
+    let host_key = vault.ssh_host_key().unwrap().public().to_openssh().unwrap();
+    let placed = terms("work-git other");
+    let files: Vec<_> = placed.files.iter().filter(|file| file.path.starts_with("~/.ssh/")).collect();
+    let paths: Vec<_> = files.iter().map(|file| (file.path.as_str(), file.mode, file.write)).collect();
+    assert_eq!(
+        paths,
+        [
+            ("~/.ssh/id_ed25519", 0o600, Write::Replace),
+            ("~/.ssh/id_ecdsa", 0o600, Write::Replace),
+            ("~/.ssh/known_hosts", 0o644, Write::MergeLines)
+        ]
+    );
+    // In the order of their names.
+    for (file, name) in [(0, "other"), (1, "work-git")] {
+        assert_eq!(files[file].content, vault.secret(name).unwrap().ssh_key().unwrap().stand_in_pem());
+    }
+    assert_eq!(files[2].content, format!("[git.example]:2222 {host_key}\ngithub.com {host_key}\n"));
+    // A real key at any place is found, and the stand-ins are known.
+    let logins = placed.login_files.iter().filter(|file| file.pointers == ["private-key"]);
+    assert_eq!(logins.count(), 3);
+    assert!(placed.stand_ins.iter().any(|text| text == vault.secret("other").unwrap().stand_in()));
+    for file in placed.files {
+        assert_eq!(vault.real_value_in(file.content.as_bytes()), None, "{}", file.path);
+    }
+    // Without a key nothing is placed.
+    assert!(!terms("").files.iter().any(|file| file.path.starts_with("~/.ssh")));
+}

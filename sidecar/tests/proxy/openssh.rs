@@ -1,0 +1,238 @@
+//! What OpenSSH and git make of it: `ssh` and `git` as a container has them, with the files that are placed there, and a
+//! real `sshd` as the server.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpListener;
+use understudy::credentials::ssh::files;
+
+use crate::world::{HOST, Options, TO_HOST, World};
+
+struct Bed {
+    world: World,
+    directory: tempfile::TempDir,
+    sshd: Child,
+    /// Where the container's `ssh` arrives.
+    way: SocketAddr,
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        drop(self.sshd.kill());
+        drop(self.sshd.wait());
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> Output {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+    output
+}
+
+impl Bed {
+    async fn new() -> Self {
+        let directory = tempfile::Builder::new().prefix("openssh").tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        for key in ["host", "real"] {
+            run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &at(key)]);
+        }
+        for repository in ["read", "write", "other"] {
+            run(
+                "git",
+                &["init", "--quiet", "--bare", "--initial-branch=main", &at(&format!("{repository}.git"))],
+            );
+        }
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        let configuration = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
+             PidFile none\nPasswordAuthentication no\nPermitRootLogin yes\nAcceptEnv GIT_PROTOCOL\n",
+            at("host"),
+            at("real.pub")
+        );
+        std::fs::write(at("sshd_config"), configuration).unwrap();
+        // The Debian package makes it at boot.
+        drop(std::fs::create_dir("/run/sshd"));
+        let log = std::fs::File::create(at("sshd.log")).unwrap();
+        let sshd =
+            Command::new("/usr/sbin/sshd").args(["-D", "-e", "-f", &at("sshd_config")]).stderr(log).spawn();
+        let sshd = sshd.expect("/usr/sbin/sshd (package openssh-server)");
+        let user = String::from_utf8(run("id", &["-un"]).stdout).unwrap();
+        let host_key = std::fs::read_to_string(at("host.pub")).unwrap();
+        let provider =
+            format!("kind = \"ssh-key\"\nuser = \"{}\"\nhost-keys = \"{}\"", user.trim(), host_key.trim());
+        let rule = |git: &str, repository: &str| {
+            let path = at(repository);
+            format!(
+                "[[allow]]\nhost = \"{HOST}\"\nport = 22\ngit = \"{git}\"\nrepos = [\"{}\"]\n",
+                &path[1..]
+            )
+        };
+        let options = Options {
+            provider: provider.leak(),
+            value: std::fs::read_to_string(at("real")).unwrap().leak(),
+            rules: (rule("read", "read") + &rule("write", "write")).leak(),
+            dialled: Some(port),
+            ..Options::default()
+        };
+        let world = World::with(options).await;
+        let vault = world.vault.current();
+        for file in files(&vault, vault.secrets().iter()).unwrap().files {
+            let name = file.path.rsplit('/').next().unwrap();
+            std::fs::write(at(name), file.content).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(file.mode);
+            std::fs::set_permissions(at(name), mode).unwrap();
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let way = listener.local_addr().unwrap();
+        for _ in 0..500 {
+            if tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let bed = Self { world, directory, sshd, way };
+        bed.lead(listener);
+        bed
+    }
+
+    /// From where `ssh` connects to where the container's connections arrive.
+    fn lead(&self, listener: TcpListener) {
+        let (stated, relay) = (self.world.stated(), self.world.listener);
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let stated = stated.clone();
+                tokio::spawn(async move {
+                    let mut inner = stated.connect(relay, (TO_HOST, 22).into()).await;
+                    drop(tokio::io::copy_bidirectional(&mut client, &mut inner).await);
+                });
+            }
+        });
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn ssh(&self) -> String {
+        let (key, known) = (self.at("id_ed25519"), self.at("known_hosts"));
+        format!(
+            "ssh -F none -o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile={} -o \
+             GlobalKnownHostsFile=none -o IdentitiesOnly=yes -i {} -o HostKeyAlias={HOST} -o HostName=127.0.0.1 -p {}",
+            known.display(),
+            key.display(),
+            self.way.port()
+        )
+    }
+
+    fn url(&self, repository: &str) -> String {
+        let user = String::from_utf8(run("id", &["-un"]).stdout).unwrap();
+        format!("{}@{HOST}:{}", user.trim(), self.at(repository).display())
+    }
+
+    async fn git(&self, arguments: &[&str]) -> Output {
+        self.command("git", arguments).await
+    }
+
+    async fn command(&self, program: &str, arguments: &[&str]) -> Output {
+        let mut command = Command::new(program);
+        command.args(arguments).env("GIT_SSH_COMMAND", self.ssh()).stdin(Stdio::null());
+        command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("LC_ALL", "C");
+        tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+    }
+
+    async fn fine(&self, arguments: &[&str]) {
+        let output = self.git(arguments).await;
+        assert!(output.status.success(), "git {arguments:?}: {output:?}");
+    }
+
+    async fn refused(&self, arguments: &[&str], said: &str) {
+        let output = self.git(arguments).await;
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && told.contains(said), "git {arguments:?}: {told}");
+    }
+}
+
+fn commit(work: &Path, name: &str, content: &[u8]) {
+    std::fs::write(work.join(name), content).unwrap();
+    let work = work.to_str().unwrap();
+    run("git", &["-C", work, "add", name]);
+    let author = ["-c", "user.name=test", "-c", "user.email=test@example.invalid"];
+    run("git", &[&["-C", work], &author[..], &["commit", "--quiet", "-m", name]].concat());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs sshd (package openssh-server); make test-all"]
+async fn git_clones_and_pushes_what_policy_allows_and_is_told_what_it_does_not() {
+    let bed = Bed::new().await;
+    let (work, again) = (bed.at("work"), bed.at("again"));
+    let (work_path, again_path) = (work.to_str().unwrap(), again.to_str().unwrap());
+    bed.fine(&["clone", "--quiet", &bed.url("write.git"), work_path]).await;
+    commit(&work, "README", b"hello\n");
+    // Random, so that it stays as large.
+    let mut large = vec![0_u8; 100 << 20];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut large).unwrap();
+    commit(&work, "large", &large);
+    let begun = Instant::now();
+    bed.fine(&["-C", work_path, "push", "--quiet", "origin", "HEAD:main"]).await;
+    let pushed = begun.elapsed();
+    bed.fine(&["clone", "--quiet", &bed.url("write.git"), again_path]).await;
+    eprintln!("100 MiB: push {pushed:?}, clone {:?}", begun.elapsed() - pushed);
+    assert!(std::fs::read(again.join("large")).unwrap() == large);
+
+    bed.fine(&["ls-remote", &bed.url("read.git")]).await;
+    bed.refused(
+        &["-C", work_path, "push", &bed.url("read.git"), "HEAD:main"],
+        "understudy: path-not-allowed: git-receive-pack of",
+    )
+    .await;
+    bed.refused(&["ls-remote", &bed.url("other.git")], "understudy: path-not-allowed: git-upload-pack of")
+        .await;
+
+    let ssh = bed.ssh();
+    let words: Vec<&str> = ssh.split(' ').skip(1).collect();
+    let to = bed.url("x").split(':').next().unwrap().to_owned();
+    for more in [&["-T"][..], &["-tt"], &["-A", "-X"]] {
+        let output = bed.command("ssh", &[&words[..], more, &[&to]].concat()).await;
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("understudy: protocol-not-allowed: a shell is not allowed"), "{told}");
+    }
+    let output = bed.command("ssh", &[&words[..], &[&to, "id"]].concat()).await;
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no other command") && output.stdout.is_empty());
+    for forward in ["127.0.0.1:9:127.0.0.1:9", "9:127.0.0.1:9"] {
+        let arguments = [&words[..], &["-o", "ExitOnForwardFailure=yes", "-R", forward, "-N", &to]].concat();
+        assert!(!bed.command("ssh", &arguments).await.status.success(), "{forward}");
+    }
+    // The real key is in nothing that the container has.
+    let real = std::fs::read_to_string(bed.at("real")).unwrap();
+    let line = real.lines().nth(4).unwrap();
+    for placed in ["id_ed25519", "known_hosts"] {
+        assert!(!std::fs::read_to_string(bed.at(placed)).unwrap().contains(line));
+    }
+    assert!(!bed.world.audit_text().contains(line));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs sshd (package openssh-server); make test-all"]
+async fn the_real_server_does_not_know_the_stand_in() {
+    let bed = Bed::new().await;
+    let configuration = std::fs::read_to_string(bed.at("sshd_config")).unwrap();
+    let port = configuration.lines().next().unwrap().split(' ').nth(1).unwrap().to_owned();
+    let ssh = bed.ssh().replace(&format!("-p {}", bed.way.port()), &format!("-p {port}"));
+    let ssh = ssh.replace("StrictHostKeyChecking=yes", "StrictHostKeyChecking=no");
+    let words: Vec<&str> = ssh.split(' ').skip(1).collect();
+    let to = bed.url("x").split(':').next().unwrap().to_owned();
+    // Its host key is not the sidecar's, either.
+    let output =
+        bed.command("ssh", &[&words[..], &["-o", "UserKnownHostsFile=/dev/null", &to, "id"]].concat()).await;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{output:?}");
+    assert!(
+        told.contains("Permission denied (publickey)") || told.contains("HOST IDENTIFICATION HAS CHANGED"),
+        "{told}"
+    );
+}

@@ -1,0 +1,394 @@
+//! Git over SSH: a client of the container, the relay, and a server of the internet, all of one library.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use russh::keys::ssh_key::LineEnding;
+use russh::keys::ssh_key::private::Ed25519Keypair;
+use russh::keys::{PrivateKey, PrivateKeyWithHashAlg, PublicKeyOrCertificate};
+use russh::server::{Auth, ChannelOpenHandle, Msg, PublicKeyOffer, Session, VerifiedPublicKey};
+use russh::{Channel, ChannelId, ChannelMsg, client, server};
+use tokio::net::TcpListener;
+use understudy::credentials::{Grants, Rights};
+use understudy_policies::{Policy, PolicySet};
+
+use crate::world::{HOST, Options, TO_HOST, World};
+
+const RULES: &str = "[[allow]]\nhost = \"api.example.com\"\nport = 22\ngit = \"read\"\nrepos = [\"org/read\"]\n\
+                     [[allow]]\nhost = \"api.example.com\"\nport = 22\ngit = \"write\"\nrepos = [\"org/write\"]\n";
+
+fn key(seed: u8) -> PrivateKey {
+    PrivateKey::from(Ed25519Keypair::from_seed(&[seed; 32]))
+}
+
+const REAL: u8 = 1;
+const HOST_KEY: u8 = 2;
+const OTHER: u8 = 3;
+
+/// What the server was asked.
+#[derive(Default)]
+struct Seen {
+    users: Vec<String>,
+    commands: Vec<String>,
+    env: Vec<(String, String)>,
+}
+
+/// Lets the real key in, and sends back what it gets until that ends.
+#[derive(Clone, Default)]
+struct Server(Arc<Mutex<Seen>>);
+
+impl Server {
+    async fn start() -> (Self, u16) {
+        let (server, listener) = (Self::default(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let port = listener.local_addr().unwrap().port();
+        let config = Arc::new(server::Config {
+            keys: vec![key(HOST_KEY)],
+            auth_rejection_time: Duration::ZERO,
+            ..server::Config::default()
+        });
+        let handler = server.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let running = server::run_stream(Arc::clone(&config), stream, handler.clone()).await;
+                tokio::spawn(async move { running.unwrap().await });
+            }
+        });
+        (server, port)
+    }
+}
+
+impl server::Handler for Server {
+    type Error = russh::Error;
+
+    async fn auth_publickey_offered(
+        &mut self,
+        user: &str,
+        offer: PublicKeyOffer<'_>,
+    ) -> Result<Auth, russh::Error> {
+        self.0.lock().unwrap().users.push(user.to_owned());
+        let real = offer.public_key.key_data() == key(REAL).public_key().key_data();
+        Ok(if real { Auth::Accept } else { Auth::reject() })
+    }
+
+    async fn auth_publickey(&mut self, _: &str, offer: VerifiedPublicKey<'_>) -> Result<Auth, russh::Error> {
+        let real = offer.public_key.key_data() == key(REAL).public_key().key_data();
+        Ok(if real { Auth::Accept } else { Auth::reject() })
+    }
+
+    async fn channel_open_session(
+        &mut self,
+        mut channel: Channel<Msg>,
+        reply: ChannelOpenHandle,
+        session: &mut Session,
+    ) -> Result<(), russh::Error> {
+        reply.accept().await;
+        let (handle, seen) = (session.handle(), Arc::clone(&self.0));
+        tokio::spawn(async move {
+            while let Some(message) = channel.wait().await {
+                match message {
+                    ChannelMsg::SetEnv { variable_name, variable_value, .. } => {
+                        seen.lock().unwrap().env.push((variable_name, variable_value));
+                    }
+                    ChannelMsg::Exec { command, .. } => {
+                        seen.lock().unwrap().commands.push(String::from_utf8(command).unwrap());
+                        handle.channel_success(channel.id()).await.unwrap();
+                        channel.extended_data_bytes(1, "progress").await.unwrap();
+                    }
+                    ChannelMsg::Data { data } => channel.data_bytes(data).await.unwrap(),
+                    ChannelMsg::Eof => {
+                        channel.eof().await.unwrap();
+                        channel.exit_status(7).await.unwrap();
+                        channel.close().await.unwrap();
+                    }
+                    _ => {}
+                }
+            }
+        });
+        Ok(())
+    }
+
+    async fn channel_close(&mut self, _: ChannelId, _: &mut Session) -> Result<(), russh::Error> {
+        Ok(())
+    }
+}
+
+/// Trusts the sidecar's host key alone, and keeps what is said before a login.
+#[derive(Clone)]
+struct Agent {
+    host_key: russh::keys::PublicKey,
+    banner: Arc<Mutex<String>>,
+}
+
+impl client::Handler for Agent {
+    type Error = russh::Error;
+
+    async fn check_server_key(&mut self, shown: &PublicKeyOrCertificate) -> Result<bool, russh::Error> {
+        let PublicKeyOrCertificate::PublicKey { key, .. } = shown else { return Ok(false) };
+        Ok(key.key_data() == self.host_key.key_data())
+    }
+
+    async fn auth_banner(&mut self, banner: &str, _: &mut client::Session) -> Result<(), russh::Error> {
+        self.banner.lock().unwrap().push_str(banner);
+        Ok(())
+    }
+}
+
+/// What a command ended with.
+#[derive(Debug, Default)]
+struct Ended {
+    out: Vec<u8>,
+    err: String,
+    status: Option<u32>,
+}
+
+struct Bed {
+    world: World,
+    server: Server,
+}
+
+impl Bed {
+    async fn new() -> Self {
+        Self::knowing(HOST_KEY).await
+    }
+
+    /// The server is known by the host key of that seed.
+    async fn knowing(host_key: u8) -> Self {
+        let (server, port) = Server::start().await;
+        let provider = format!(
+            "kind = \"ssh-key\"\nhost-keys = \"{}\"",
+            key(host_key).public_key().to_openssh().unwrap().trim()
+        );
+        let value = key(REAL).to_openssh(LineEnding::LF).unwrap().to_string();
+        let options = Options {
+            provider: provider.leak(),
+            value: value.leak(),
+            rules: RULES,
+            dialled: Some(port),
+            ..Options::default()
+        };
+        Self { world: World::with(options).await, server }
+    }
+
+    fn stand_in(&self) -> PrivateKey {
+        let vault = self.world.vault.current();
+        let pem = vault.secret("provider").unwrap().ssh_key().unwrap().stand_in_pem().to_owned();
+        PrivateKey::from_openssh(pem).unwrap()
+    }
+
+    async fn connect(&self) -> (client::Handle<Agent>, Agent) {
+        let stream = self.world.connect_at(self.world.listener, (TO_HOST, 22).into()).await;
+        let host_key = self.world.vault.current().ssh_host_key().unwrap().public().clone();
+        let agent = Agent { host_key, banner: Arc::default() };
+        let config = Arc::new(client::Config::default());
+        (client::connect_stream(config, stream, agent.clone()).await.unwrap(), agent)
+    }
+
+    async fn login(&self, user: &str, key: PrivateKey) -> (client::Handle<Agent>, bool, String) {
+        let (mut handle, agent) = self.connect().await;
+        let key = PrivateKeyWithHashAlg::new(Arc::new(key), None);
+        let let_in = handle.authenticate_publickey(user, key).await.is_ok_and(|result| result.success());
+        let banner = agent.banner.lock().unwrap().clone();
+        (handle, let_in, banner)
+    }
+
+    async fn session(&self) -> (client::Handle<Agent>, Channel<client::Msg>) {
+        let (handle, let_in, banner) = self.login("git", self.stand_in()).await;
+        assert!(let_in && banner.is_empty(), "{banner}");
+        let channel = handle.channel_open_session().await.unwrap();
+        (handle, channel)
+    }
+
+    async fn run(&self, command: &str, input: &[u8]) -> Ended {
+        let (_handle, channel) = self.session().await;
+        channel.set_env(false, "GIT_PROTOCOL", "version=2").await.unwrap();
+        channel.set_env(false, "LD_PRELOAD", "x").await.unwrap();
+        channel.set_env(false, "GIT_PROTOCOL", "version=2:x").await.unwrap();
+        channel.exec(true, command).await.unwrap();
+        finish(channel, input).await
+    }
+
+    async fn line(&self) -> serde_json::Value {
+        self.world.only_line().await
+    }
+}
+
+async fn finish(channel: Channel<client::Msg>, input: &[u8]) -> Ended {
+    let (mut reader, writer) = channel.split();
+    let write = async {
+        for part in input.chunks(32 * 1024) {
+            if writer.data_bytes(part.to_vec()).await.is_err() {
+                return;
+            }
+        }
+        drop(writer.eof().await);
+    };
+    let read = async {
+        let mut ended = Ended::default();
+        while let Some(message) = reader.wait().await {
+            match message {
+                ChannelMsg::Data { data } => ended.out.extend_from_slice(&data),
+                ChannelMsg::ExtendedData { data, .. } => ended.err.push_str(&String::from_utf8_lossy(&data)),
+                ChannelMsg::ExitStatus { exit_status } => ended.status = Some(exit_status),
+                ChannelMsg::Close => break,
+                _ => {}
+            }
+        }
+        ended
+    };
+    tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(read, write).0 }).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_command_of_gits_runs_with_the_real_key_and_its_ends_are_passed_on() {
+    let bed = Bed::new().await;
+    let input: Vec<u8> = (0..8_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let ended = bed.run("git-upload-pack 'org/read.git'", &input).await;
+    assert!(ended.out == input, "{} bytes came back", ended.out.len());
+    assert_eq!((ended.err.as_str(), ended.status), ("progress", Some(7)));
+    let seen = bed.server.0.lock().unwrap();
+    assert_eq!(
+        (&seen.users[..], &seen.commands[..]),
+        (&["git".to_owned()][..], &["git-upload-pack 'org/read.git'".to_owned()][..])
+    );
+    assert_eq!(seen.env, [("GIT_PROTOCOL".to_owned(), "version=2".to_owned())]);
+    drop(seen);
+    let line = bed.line().await;
+    for (field, value) in [
+        ("protocol", "ssh"),
+        ("host", HOST),
+        ("method", "git-upload-pack"),
+        ("path", "/org/read.git"),
+        ("decision", "allowed"),
+        ("rule", "rules.toml:12"),
+    ] {
+        assert_eq!(line[field], value, "{line}");
+    }
+    assert_eq!((&line["secrets"], &line["port"]), (&serde_json::json!(["provider"]), &22.into()));
+    assert_eq!((&line["bytes-up"], &line["bytes-down"]), (&8_000_000.into(), &8_000_008.into()));
+}
+
+#[tokio::test]
+async fn what_policy_does_not_allow_is_refused_in_words_and_reaches_nobody() {
+    for (command, reason, said) in [
+        ("git-upload-pack 'org/other'", "path-not-allowed", "git = \"read\", repos = [\"org/other\"]"),
+        ("git-receive-pack '/org/read.git'", "path-not-allowed", "git = \"write\", repos = [\"org/read\"]"),
+        ("git-upload-archive 'org/read'", "protocol-not-allowed", "only git-upload-pack (fetch)"),
+        ("git-lfs-authenticate org/read download", "protocol-not-allowed", "LFS over HTTPS"),
+        ("id", "protocol-not-allowed", "no other command"),
+        ("git-upload-pack 'org/read'; id", "protocol-not-allowed", "single quotes"),
+    ] {
+        let bed = Bed::new().await;
+        let ended = bed.run(command, b"").await;
+        assert_eq!((ended.status, ended.out.len()), (Some(1), 0), "{command}: {ended:?}");
+        assert!(
+            ended.err.starts_with(&format!("understudy: {reason}: ")) && ended.err.contains(said),
+            "{ended:?}"
+        );
+        assert!(bed.server.0.lock().unwrap().users.is_empty());
+        let line = bed.line().await;
+        assert_eq!((&line["decision"], &line["reason"]), (&"denied".into(), &reason.into()), "{line}");
+        assert!(line["detail"].as_str().unwrap().contains(said), "{line}");
+    }
+    let bed = Bed::new().await;
+    assert_eq!(bed.run("git-receive-pack 'org/write'", b"x").await.out, b"x");
+}
+
+#[tokio::test]
+async fn shells_subsystems_and_forwarding_are_refused_in_words() {
+    let bed = Bed::new().await;
+    for shell in [true, false] {
+        let (_handle, channel) = bed.session().await;
+        channel.agent_forward(true).await.unwrap();
+        channel.request_pty(true, "xterm", 80, 24, 0, 0, &[]).await.unwrap();
+        match shell {
+            true => channel.request_shell(true).await.unwrap(),
+            false => channel.request_subsystem(true, "sftp").await.unwrap(),
+        }
+        let ended = finish(channel, b"").await;
+        assert_eq!(ended.status, Some(1));
+        assert!(ended.err.starts_with("understudy: protocol-not-allowed: "), "{ended:?}");
+    }
+    let (handle, let_in, _) = bed.login("git", bed.stand_in()).await;
+    assert!(let_in);
+    assert!(handle.channel_open_direct_tcpip("127.0.0.1", 80, "127.0.0.1", 1).await.is_err());
+    assert!(handle.channel_open_direct_streamlocal("/run/x").await.is_err());
+    assert!(handle.tcpip_forward("0.0.0.0", 80).await.is_err());
+    // One session for each connection.
+    let first = handle.channel_open_session().await.unwrap();
+    assert!(handle.channel_open_session().await.is_err());
+    drop(first);
+    assert!(bed.server.0.lock().unwrap().users.is_empty());
+}
+
+#[tokio::test]
+async fn only_the_stand_in_logs_in_and_only_as_the_declared_user() {
+    for (user, offered, reason) in [
+        ("git", Some(REAL), "foreign-credential"),
+        ("git", Some(OTHER), "foreign-credential"),
+        ("root", None, "credential-restricted"),
+    ] {
+        let bed = Bed::new().await;
+        let offered = offered.map_or_else(|| bed.stand_in(), key);
+        let (handle, let_in, _) = bed.login(user, offered).await;
+        assert!(!let_in);
+        drop(handle);
+        let line = bed.line().await;
+        assert_eq!((&line["decision"], &line["reason"]), (&"denied".into(), &reason.into()), "{line}");
+        assert!(bed.server.0.lock().unwrap().users.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn without_a_grant_the_stand_in_is_worth_nothing_and_a_banner_says_why() {
+    let bed = Bed::new().await;
+    let vault = bed.world.vault.current();
+    let policy = Arc::clone(&bed.world.container.rights().policy);
+    bed.world.container.set_rights(Rights::new(policy, Arc::new(Grants::default()), &vault));
+    let (handle, let_in, banner) = bed.login("git", bed.stand_in()).await;
+    assert!(
+        !let_in && banner.contains("credential-not-granted") && banner.contains("understudy.secrets=NAME"),
+        "{banner}"
+    );
+    drop(handle);
+    let line = bed.line().await;
+    assert_eq!(line["reason"], "credential-not-granted", "{line}");
+    assert!(bed.server.0.lock().unwrap().users.is_empty());
+}
+
+#[tokio::test]
+async fn a_server_with_another_host_key_does_not_get_the_login() {
+    let bed = Bed::knowing(OTHER).await;
+    let ended = bed.run("git-upload-pack 'org/read'", b"").await;
+    assert_eq!(ended.status, Some(1));
+    let shown = key(HOST_KEY).public_key().fingerprint(Default::default()).to_string();
+    assert!(
+        ended.err.starts_with("understudy: upstream-untrusted: ") && ended.err.contains(&shown),
+        "{ended:?}"
+    );
+    assert!(bed.server.0.lock().unwrap().users.is_empty());
+    assert_eq!(bed.line().await["reason"], "upstream-untrusted");
+}
+
+#[tokio::test]
+async fn a_revocation_and_a_change_of_policy_end_it() {
+    for revoked in [true, false] {
+        let bed = Bed::new().await;
+        let (_handle, mut channel) = bed.session().await;
+        channel.exec(true, "git-upload-pack 'org/read'").await.unwrap();
+        channel.data_bytes("x").await.unwrap();
+        while !matches!(channel.wait().await, Some(ChannelMsg::Data { .. })) {}
+        if revoked {
+            bed.world.container.revoke();
+        } else {
+            let policy = Arc::new(Policy::parse("none", "none.toml", "").unwrap());
+            let grants = Arc::clone(&bed.world.container.rights().grants);
+            let policy = Arc::new(PolicySet::combine(vec![policy]));
+            bed.world.container.set_rights(Rights::new(policy, grants, &bed.world.vault.current()));
+        }
+        let ended = async { while channel.wait().await.is_some() {} };
+        tokio::time::timeout(Duration::from_secs(10), ended).await.unwrap();
+        let line = bed.line().await;
+        assert_eq!(line["decision"], "terminated", "{line}");
+        assert_eq!(line["reason"], if revoked { "revoked" } else { "host-not-allowed" }, "{line}");
+    }
+}
