@@ -155,8 +155,9 @@ mod tests {
     fn claude_code_has_what_its_users_need() {
         let harnesses = Harnesses::default();
         let claude = harnesses.harness("claude-code").unwrap();
-        let allowed =
-            |level| claude.allowed_hosts(None, level).map(|host| host.to_string()).collect::<Vec<_>>();
+        let allowed = |level| {
+            claude.allowed_hosts(None, claude.level(level)).map(|host| host.to_string()).collect::<Vec<_>>()
+        };
         assert_eq!(allowed(None), ["api.anthropic.com"]);
         assert_eq!(allowed(Some("standard")).len(), 3);
         assert!(!claude.hosts.of(Purpose::Telemetry).is_empty());
@@ -214,7 +215,7 @@ mod tests {
             assert_eq!(harness.login_files.is_empty(), matches!(name, "generic" | "shopify"), "{name}");
             for login in &harness.logins {
                 let hosts: Vec<String> =
-                    harness.allowed_hosts(Some(login), None).map(|host| host.to_string()).collect();
+                    harness.allowed_hosts(Some(login), "strict").map(|host| host.to_string()).collect();
                 assert!(hosts.contains(&login.host.to_string()), "{name}: {} is not allowed", login.host);
                 for host in harness.hosts.of(Purpose::Telemetry) {
                     assert!(!hosts.contains(&host.0.to_string()), "{name}: {host:?}");
@@ -227,10 +228,11 @@ mod tests {
     fn a_host_of_one_login_is_not_allowed_with_another() {
         let harnesses = Harnesses::default();
         let opencode = harnesses.harness("opencode").unwrap();
-        assert_eq!(opencode.allowed_hosts(None, None).count(), 0);
+        assert_eq!(opencode.allowed_hosts(None, "strict").count(), 0);
         let login = |name| opencode.logins.iter().find(|login| login.name == name);
-        let allowed =
-            |name| opencode.allowed_hosts(login(name), None).map(|host| host.to_string()).collect::<Vec<_>>();
+        let allowed = |name| {
+            opencode.allowed_hosts(login(name), "strict").map(|host| host.to_string()).collect::<Vec<_>>()
+        };
         assert_eq!(allowed("openai"), ["api.openai.com"]);
         assert_eq!(allowed("anthropic"), ["api.anthropic.com"]);
     }

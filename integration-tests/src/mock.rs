@@ -5,8 +5,10 @@ pub mod accounts;
 mod authority;
 mod dns;
 mod git;
+mod grpc;
 mod log;
 mod provider;
+mod reflect;
 mod routes;
 mod websocket;
 

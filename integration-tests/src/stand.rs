@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 
 pub use agent::Agent;
 pub use paths::{Paths, as_owner, is_root, scope};
-pub use settings::{ACCOUNT, ALL, ALLOWED, ANTHROPIC, GENERIC, PROVIDERS, Provider};
+pub use settings::{ACCOUNT, ALL, ALLOWED, ANTHROPIC, GENERIC, GIT, PROVIDERS, Provider};
 
 use crate::mock::{Entry, Log, Request};
 use crate::podman::{self, Container, podman, until};

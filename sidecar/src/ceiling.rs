@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use understudy_control::annotation::KNOWN;
+use understudy_control::annotation::{self, KNOWN};
 use understudy_control::{Prepare, Refusal};
 use understudy_policies::{Asked, Ceiling, PolicySet};
 
@@ -27,8 +27,9 @@ pub fn load(path: &Path) -> Result<Ceiling> {
 /// # Errors
 /// The first thing in them that goes beyond a ceiling.
 pub fn apply(terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Refusal> {
-    let rights = Rights { policy: Arc::clone(&terms.policy), grants: Arc::clone(&terms.grants) };
-    let Rights { policy, grants } = limit(rights, &terms.harness, prepare, own)?;
+    let (policy, grants) = (Arc::clone(&terms.policy), Arc::clone(&terms.grants));
+    let rights = Rights { policy, grants, ..Rights::default() };
+    let Rights { policy, grants, .. } = limit(rights, &terms.harness, prepare, own)?;
     let mut notes = terms.notes;
     notes.extend(open(&policy).map(|name| format!("policy `{name}` allows every public host")));
     Ok(Terms { policy, grants, notes, ..terms })
@@ -81,10 +82,12 @@ fn check(
 ) -> Result<(), Refusal> {
     let annotations: Vec<&str> = prepare.annotations.keys().map(String::as_str).collect();
     let secrets = rights.grants.names();
-    let asked = Asked { annotations: &annotations, harness, policy: &rights.policy, secrets: &secrets };
-    ceiling.check(&asked).map_err(|beyond| {
-        let reason = format!("{} goes beyond {whose} `{}` ({})", beyond.what, beyond.rule, beyond.place);
-        Refusal::new(reason, remedy(&beyond.place))
+    annotation::list(harness).try_for_each(|harness| {
+        let asked = Asked { annotations: &annotations, harness, policy: &rights.policy, secrets: &secrets };
+        ceiling.check(&asked).map_err(|beyond| {
+            let reason = format!("{} goes beyond {whose} `{}` ({})", beyond.what, beyond.rule, beyond.place);
+            Refusal::new(reason, remedy(&beyond.place))
+        })
     })
 }
 

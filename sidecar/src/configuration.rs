@@ -62,8 +62,9 @@ impl Configuration {
 
     fn instructions_for(&self, prepare: &Prepare, harness: &str) -> Result<Vec<PlacedFile>, Refusal> {
         let asked = prepare.annotations.get(annotation::INSTRUCTIONS).map(String::as_str);
-        let Ok(harness) = self.harnesses.harness(harness) else { return Ok(Vec::new()) };
-        let files = self.instructions.files(harness, asked)?;
+        let harnesses: Vec<_> =
+            annotation::list(harness).filter_map(|name| self.harnesses.harness(name).ok()).collect();
+        let files = self.instructions.files(&harnesses, asked)?;
         match files.iter().find_map(|file| self.vault.real_value_in(file.content.as_bytes())) {
             Some(secret) => Err(Refusal::new(
                 format!("the instructions hold the real value of secret `{secret}`"),

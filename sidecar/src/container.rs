@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, watch};
 use understudy_control::ContainerId;
-use understudy_policies::PolicySet;
 
-use crate::credentials::{Grants, Rights};
+use crate::credentials::{Holdings, Rights};
 use crate::dns::SyntheticNames;
 use crate::proxy::HELD_AT_ONCE;
 
@@ -19,6 +18,8 @@ pub struct Container {
     pub name: Option<String>,
     pub harness: String,
     rights: ArcSwap<Rights>,
+    /// What was minted for it, and what its secrets were before.
+    pub holdings: Holdings,
     /// Which synthetic address stands for which name, in this container only.
     pub names: SyntheticNames,
     pub notes: Vec<String>,
@@ -48,15 +49,15 @@ impl Container {
         id: ContainerId,
         name: Option<String>,
         harness: String,
-        policy: Arc<PolicySet>,
-        grants: Arc<Grants>,
+        rights: Rights,
         names: SyntheticNames,
         notes: Vec<String>,
     ) -> Self {
-        let (counters, rights) = (Counters::default(), ArcSwap::from_pointee(Rights { policy, grants }));
+        let (counters, rights) = (Counters::default(), ArcSwap::from_pointee(rights));
+        let holdings = Holdings::default();
         let held_bodies = Arc::new(Semaphore::new(HELD_AT_ONCE));
         let revoked = watch::channel(false).0;
-        Self { id, name, harness, rights, names, notes, counters, held_bodies, revoked }
+        Self { id, name, harness, rights, holdings, names, notes, counters, held_bodies, revoked }
     }
 
     /// What people call it: its name, or the first 12 digits of its id.
@@ -70,12 +71,16 @@ impl Container {
     }
 
     pub fn set_rights(&self, rights: Rights) {
-        self.rights.store(Arc::new(rights));
+        let before = self.rights.swap(Arc::new(rights));
+        let after = self.rights();
+        let gone = before.values.iter().filter(|value| !after.values.contains(value));
+        self.holdings.keep_former(gone.cloned());
     }
 
     /// Ends its listeners, connections and grants for good.
     pub fn revoke(&self) {
         self.revoked.send_replace(true);
+        self.holdings.forget();
     }
 
     pub fn is_revoked(&self) -> bool {

@@ -15,6 +15,7 @@ mod h2_limits;
 mod headers;
 mod held_body;
 mod judge;
+mod minted_answer;
 mod page;
 mod pool_key;
 mod record;

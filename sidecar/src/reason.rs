@@ -39,6 +39,8 @@ pub enum Reason {
     ProxyRequest,
     /// TRACE, or one that does the same.
     TraceMethod,
+    /// Announced trailers, which the engine would lose.
+    RequestTrailers,
     /// A limit on connections or names was reached.
     Overloaded,
     /// The operator revoked the container.
@@ -57,6 +59,8 @@ pub enum Reason {
     BodyTooLarge,
     /// Such a body that is compressed.
     BodyEncoded,
+    /// A body of a type that no placement is about, at an endpoint that reads credentials from bodies.
+    BodyUndeclared,
     /// A real credential in a request of the container.
     RealCredential,
     /// A stand-in over a connection that is not verified TLS.
@@ -104,6 +108,7 @@ impl Reason {
             Self::DirectConnection => "direct-connection",
             Self::ProxyRequest => "proxy-request",
             Self::TraceMethod => "trace-method",
+            Self::RequestTrailers => "request-trailers",
             Self::Overloaded => "overloaded",
             Self::Revoked => "revoked",
             Self::ForeignCredential => "foreign-credential",
@@ -113,6 +118,7 @@ impl Reason {
             Self::CredentialRestricted => "credential-restricted",
             Self::BodyTooLarge => "body-too-large",
             Self::BodyEncoded => "body-encoded",
+            Self::BodyUndeclared => "body-undeclared",
             Self::RealCredential => "real-credential",
             Self::CredentialInClear => "credential-in-clear",
             Self::CredentialMinting => "credential-minting",
@@ -148,7 +154,7 @@ impl Reason {
             Self::NameMismatch => 421,
             Self::Timeout => 408,
             Self::BodyTooLarge => 413,
-            Self::BodyEncoded => 415,
+            Self::BodyEncoded | Self::BodyUndeclared => 415,
             Self::Overloaded => 429,
             Self::NameNotFound
             | Self::UpstreamFailed
@@ -157,6 +163,7 @@ impl Reason {
             | Self::UnreadableAnswer => 502,
             Self::UpstreamTimeout => 504,
             Self::Internal => 500,
+            Self::RequestTrailers => 501,
             _ => 403,
         }
     }

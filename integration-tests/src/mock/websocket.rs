@@ -15,6 +15,7 @@ use super::routes::Body;
 /// RFC 6455 1.3.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const TEXT: u8 = 1;
+const FINAL_TEXT: u8 = 0x81;
 const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
@@ -24,17 +25,31 @@ pub(super) fn wanted(headers: &HeaderMap) -> bool {
     headers.get(header::UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// `events` are sent for each message instead of the message itself, if there are any.
-pub(super) fn accept(headers: &HeaderMap, upgrade: OnUpgrade, events: Vec<String>) -> Result<Response<Body>> {
+/// `greeting` is sent first, as a text and in the head. `events` are sent for each message instead of the message itself, if
+/// there are any.
+pub(super) fn accept(
+    headers: &HeaderMap,
+    upgrade: OnUpgrade,
+    greeting: Option<&str>,
+    events: Vec<String>,
+) -> Result<Response<Body>> {
     let key = headers.get("sec-websocket-key").context("no Sec-WebSocket-Key")?.to_str()?;
     let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{GUID}").as_bytes());
+    let first = greeting.map(|greeting| frame(FINAL_TEXT, greeting.as_bytes()));
     tokio::spawn(async move {
         if let Ok(stream) = upgrade.await {
+            let mut stream = TokioIo::new(stream);
             // the client's going away ends the echo
-            let _ = echo(TokioIo::new(stream), &events).await;
+            if stream.write_all(&first.unwrap_or_default()).await.is_ok() {
+                let _ = echo(stream, &events).await;
+            }
         }
     });
-    Ok(Response::builder()
+    let mut response = Response::builder();
+    if let Some(greeting) = greeting {
+        response = response.header("x-reflected", greeting);
+    }
+    Ok(response
         .status(StatusCode::SWITCHING_PROTOCOLS)
         .header(header::UPGRADE, "websocket")
         .header(header::CONNECTION, "Upgrade")

@@ -12,7 +12,9 @@ mod google;
 mod instructions;
 mod mistral;
 mod providers;
+mod several;
 mod shopify;
+mod terminals;
 mod tool;
 
 use std::sync::OnceLock;

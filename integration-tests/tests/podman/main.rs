@@ -13,7 +13,10 @@ mod images;
 mod network;
 mod refusals;
 mod reload;
+mod scrub;
 mod stages;
+mod transfers;
+mod transparency;
 mod trust;
 
 use understudy_integration_tests::podman::Outcome;

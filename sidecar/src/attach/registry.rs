@@ -267,8 +267,8 @@ impl Registry {
     ) -> Result<Attached, Refusal> {
         let names = SyntheticNames::new(self.parts.range);
         // Decided while `known` is held, as by `reconsider`: a reload since `Prepare` is never missed.
-        let Rights { policy, grants } = (self.parts.decide_rights)(&terms.asked);
-        let container = Arc::new(Container::new(id, name, terms.harness, policy, grants, names, terms.notes));
+        let rights = (self.parts.decide_rights)(&terms.asked);
+        let container = Arc::new(Container::new(id, name, terms.harness, rights, names, terms.notes));
         (self.parts.start)(Arc::clone(&container), sockets).map_err(|error| {
             container.revoke();
             Refusal::new(format!("the sidecar cannot serve the sockets: {error}"), "see the sidecar's log")
@@ -375,6 +375,7 @@ mod tests {
                 })
             }),
             decide_rights: Box::new(move |asked| Rights {
+                values: Vec::new(),
                 grants: Arc::new(if *withdrawn.lock().unwrap() {
                     Grants::default()
                 } else {

@@ -32,6 +32,8 @@ pub struct Declaration {
     /// With which methods and for which paths.
     pub scope: Scope,
     /// What becomes of other credentials at its hosts.
+    /// Paths that parts may be asked of (`Range`) with it.
+    pub downloads: Vec<PathPattern>,
     pub foreign: Foreign,
     pub grant_to: GrantTo,
     /// The variable that holds its stand-in where no login of the harness does.
@@ -122,6 +124,7 @@ struct Raw {
     placements: Option<Spanned<OneOrMany<String>>>,
     methods: Option<Spanned<OneOrMany<String>>>,
     paths: Option<Spanned<OneOrMany<String>>>,
+    downloads: Option<Spanned<OneOrMany<String>>>,
     #[serde(default)]
     foreign: Foreign,
     grant_to: Spanned<RawGrantTo>,
@@ -194,8 +197,13 @@ impl Reader<'_> {
             placements,
             scope: Scope {
                 methods: raw.methods.map(|methods| self.methods(&methods)).transpose()?.unwrap_or_default(),
-                paths: raw.paths.map(|paths| self.paths(&paths)).transpose()?.unwrap_or_default(),
+                paths: raw.paths.map(|paths| self.paths("paths", &paths)).transpose()?.unwrap_or_default(),
             },
+            downloads: raw
+                .downloads
+                .map(|paths| self.paths("downloads", &paths))
+                .transpose()?
+                .unwrap_or_default(),
             foreign: raw.foreign,
             grant_to: self.grant_to(&raw.grant_to)?,
             env: own.0.or(own.1),
@@ -316,12 +324,16 @@ impl Reader<'_> {
         written.get_ref().0.iter().map(method).collect()
     }
 
-    fn paths(&self, written: &Spanned<OneOrMany<String>>) -> Result<Vec<PathPattern>, DocumentError> {
+    fn paths(
+        &self,
+        key: &str,
+        written: &Spanned<OneOrMany<String>>,
+    ) -> Result<Vec<PathPattern>, DocumentError> {
         let at = written.span().start;
         if written.get_ref().0.is_empty() {
-            return Err(self.error(at, "`paths` is empty, so the secret could never be used"));
+            return Err(self.error(at, format!("`{key}` is empty; leave it out, or name a path")));
         }
-        let path = |text: &String| text.parse().map_err(|error| self.error(at, format!("`paths`: {error}")));
+        let path = |text: &String| text.parse().map_err(|error| self.error(at, format!("`{key}`: {error}")));
         written.get_ref().0.iter().map(path).collect()
     }
 

@@ -1,6 +1,8 @@
 //! What a container that is about to start is given: harness, policy, secrets, variables, files; or why it must not
 //! start. Pure.
 
+mod several;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use understudy_harnesses::{
 };
 use understudy_policies::{Policies, Policy, PolicySet, builtin, document::closest};
 
+use self::several::Part;
 use super::grants::{self, Choice, Grants};
 use super::rights::Asked;
 use super::vault::{Secret, Vault};
@@ -21,7 +24,7 @@ const DEFAULT_HARNESS: &str = "generic";
 
 #[derive(Debug, Clone)]
 pub struct Terms {
-    /// The harness's name.
+    /// The harness's name; of several, with commas between them.
     pub harness: String,
     pub policy: Arc<PolicySet>,
     pub grants: Arc<Grants>,
@@ -43,23 +46,43 @@ pub fn terms(
     no_real_value(prepare, vault)?;
     network(prepare)?;
     let asked = |key: &str| prepare.annotations.get(key).map(String::as_str);
-    let harness = harness(harnesses, asked(annotation::HARNESS))?;
-    let level = privacy(harness, asked(annotation::PRIVACY))?;
-    let choice = grants::choose(vault, harness, prepare.image.as_ref(), asked(annotation::SECRETS))?;
-    let login = choice.login.as_ref().map(|(login, _)| *login);
-    let policy = policy(harness, login, policies, &prepare.annotations)?;
-    let mut notes = choice.notes.clone();
+    let harnesses = named(harnesses, asked(annotation::HARNESS))?;
+    let level = asked(annotation::PRIVACY);
+    privacy(&harnesses, level)?;
+    let choices = grants::choose_all(vault, &harnesses, prepare.image.as_ref(), asked(annotation::SECRETS))?;
+    let logins: Vec<_> =
+        choices.iter().map(|choice| choice.login.as_ref().map(|(login, _)| *login)).collect();
+    let policy = policy(harnesses.iter().copied().zip(logins), policies, &prepare.annotations)?;
+    let parts = harnesses.iter().zip(&choices).map(|(harness, choice)| {
+        let level = harness.level(level);
+        let env = environment(harness, choice, level)?;
+        Ok(Part { harness, choice, placement: placement(harness, choice, level)?, env })
+    });
+    let parts = parts.collect::<Result<Vec<_>, Refusal>>()?;
+    let env = several::environment(&parts)?;
+    let mut notes: Vec<String> = choices.iter().flat_map(|choice| choice.notes.clone()).collect();
     notes.extend(failed_policies(&policy));
-    let env = environment(harness, &choice, level)?;
     notes.extend(replaced(prepare, &env, vault));
-    notes.extend(traps(prepare, harness, &choice, &env, vault)?);
+    for part in &parts {
+        notes.extend(traps(prepare, part.harness, part.choice, &part.env, vault)?);
+    }
+    notes.extend(several::traps(&parts, &env)?);
+    let grants: Grants = choices.iter().flat_map(|choice| choice.grants().names()).collect();
+    let names: Vec<&str> = harnesses.iter().map(|harness| harness.name.as_str()).collect();
+    let harness = names.join(",");
+    let mut placement = several::placement(parts);
+    // A home that is kept may hold the login of an earlier start, which had another account.
+    let logins = harnesses.iter().flat_map(|harness| grants::logins(vault, harness, prepare.image.as_ref()));
+    placement.stand_ins.extend(logins.map(|(_, secret)| secret.stand_in().to_owned()));
+    placement.stand_ins.sort_unstable();
+    placement.stand_ins.dedup();
     Ok(Terms {
-        harness: harness.name.clone(),
         policy: Arc::new(policy),
-        grants: Arc::new(choice.grants()),
-        asked: Asked::new(prepare, &harness.name, choice.grants()),
-        placement: placement(harness, &choice, level)?,
+        grants: Arc::new(grants.clone()),
+        asked: Asked::new(prepare, &harness, grants),
+        placement,
         env: env.into_iter().map(|(name, value)| EnvironmentVariable { name, value }).collect(),
+        harness,
         notes,
     })
 }
@@ -110,7 +133,22 @@ fn network(prepare: &Prepare) -> Result<(), Refusal> {
     }
 }
 
-pub(super) fn harness<'h>(harnesses: &'h Harnesses, asked: Option<&str>) -> Result<&'h Descriptor, Refusal> {
+/// Those of a list, each once, in its order; the usual one if there is none.
+pub(super) fn named<'h>(
+    harnesses: &'h Harnesses,
+    asked: Option<&str>,
+) -> Result<Vec<&'h Descriptor>, Refusal> {
+    let mut named: Vec<&Descriptor> = Vec::new();
+    for name in annotation::list(asked.unwrap_or(DEFAULT_HARNESS)) {
+        let harness = harness(harnesses, Some(name))?;
+        if !named.iter().any(|other| other.name == harness.name) {
+            named.push(harness);
+        }
+    }
+    if named.is_empty() { Ok(vec![harness(harnesses, asked)?]) } else { Ok(named) }
+}
+
+fn harness<'h>(harnesses: &'h Harnesses, asked: Option<&str>) -> Result<&'h Descriptor, Refusal> {
     harnesses.harness(asked.unwrap_or(DEFAULT_HARNESS)).map_err(|error| {
         let remedy = match &error {
             HarnessError::Unknown { suggestion: Some(meant), .. } => format!("did you mean `{meant}`?"),
@@ -122,19 +160,24 @@ pub(super) fn harness<'h>(harnesses: &'h Harnesses, asked: Option<&str>) -> Resu
 }
 
 /// Without `understudy.policy`: what the harness needs. `understudy.allow` comes on top of either.
-pub(super) fn policy(
-    harness: &Descriptor,
-    login: Option<&Login>,
+pub(super) fn policy<'a>(
+    harnesses: impl Iterator<Item = (&'a Descriptor, Option<&'a Login>)> + Clone,
     policies: &Policies,
     annotations: &BTreeMap<String, String>,
 ) -> Result<PolicySet, Refusal> {
     let asked = |key: &str| annotations.get(key).map(String::as_str);
     let (named, allowed) = (asked(annotation::POLICY), asked(annotation::ALLOW));
-    let needed = || harness.allowed_hosts(login, asked(annotation::PRIVACY));
+    let names: Vec<&str> = harnesses.clone().map(|(harness, _)| harness.name.as_str()).collect();
+    let needed = || {
+        let hosts = |(harness, login): (&'a Descriptor, _)| {
+            harness.allowed_hosts(login, harness.level(asked(annotation::PRIVACY)))
+        };
+        builtin::harness_only(&names.join(","), harnesses.clone().flat_map(hosts))
+    };
     let mut set = Vec::new();
     for name in annotation::list(named.unwrap_or(builtin::HARNESS_ONLY)) {
         set.push(match name {
-            builtin::HARNESS_ONLY => Arc::new(builtin::harness_only(&harness.name, needed())),
+            builtin::HARNESS_ONLY => Arc::new(needed()),
             name => policies.policy(name).ok_or_else(|| unknown_policy(policies, name))?,
         });
     }
@@ -204,10 +247,13 @@ fn environment(
     Ok(env)
 }
 
-/// The level that is asked for, or the harness's own.
-fn privacy<'a>(harness: &'a Descriptor, asked: Option<&'a str>) -> Result<&'a str, Refusal> {
-    let level = asked.unwrap_or(&harness.privacy.default);
-    if harness.privacy.levels.contains_key(level) { Ok(level) } else { Err(unknown_level(harness, level)) }
+/// That one of the harnesses has the level that is asked for; the others keep theirs.
+fn privacy(harnesses: &[&Descriptor], asked: Option<&str>) -> Result<(), Refusal> {
+    let known = |level: &str| harnesses.iter().any(|harness| harness.privacy.levels.contains_key(level));
+    match (asked, harnesses.first()) {
+        (Some(level), Some(first)) if !known(level) => Err(unknown_level(first, level)),
+        _ => Ok(()),
+    }
 }
 
 fn unknown_level(harness: &Descriptor, level: &str) -> Refusal {

@@ -13,6 +13,7 @@ use super::catalogue::{Catalogue, Kind};
 use super::declaration::{self, Declaration};
 use super::expiry::{Day, Notice};
 use super::finder::Finder;
+use super::holdings::HeldValue;
 use super::installation_key::InstallationKey;
 use super::known::KnownStandIns;
 use super::loading::{Loaded, Loading, Rejected};
@@ -247,6 +248,10 @@ impl Vault {
         self.key.as_ref().is_some_and(|key| stand_in::mark::is_in(key, text))
     }
 
+    pub(super) fn key(&self) -> Option<&InstallationKey> {
+        self.key.as_ref()
+    }
+
     pub fn catalogue(&self) -> &Catalogue {
         &self.catalogue
     }
@@ -360,6 +365,10 @@ impl Secret {
 
     pub(in crate::credentials) fn value(&self) -> &SecretValue {
         &self.loaded.value
+    }
+
+    pub(super) fn held(&self) -> HeldValue {
+        HeldValue { value: Arc::clone(&self.loaded.value), stand_in: self.loaded.stand_in.clone() }
     }
 
     /// What the value was before, and may still be good for.

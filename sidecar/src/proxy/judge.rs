@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use http::Uri;
 use pingora_error::Result;
@@ -16,7 +17,9 @@ use super::record::Exchange;
 use super::request::{Head, Target, target, written};
 use super::searches::Searches;
 use crate::connection::Standing;
-use crate::credentials::{CredentialDenial, RequestHead, Swaps, examine, examine_body, fields};
+use crate::credentials::{
+    CredentialDenial, RequestHead, Swaps, examine, examine_body, fields, no_override, overriding,
+};
 use crate::decide::decide;
 use crate::dns::Upstream;
 use crate::reason::Reason;
@@ -72,7 +75,11 @@ impl Engine {
             headers,
         };
         let vault = self.vault.current();
-        let swaps = examine(&vault, &rights.grants, head).map_err(|denial| denied(exchange, denial))?;
+        let (now, holdings) = (Instant::now(), &container.holdings);
+        let minted = holdings.minted(now);
+        let swaps = examine(&vault, &rights.grants, &minted, head);
+        let swaps = swaps.map_err(|denial| denied(exchange, denial))?;
+        holdings.used(&swaps.secrets, now);
 
         let upstream = self.resolver.current().resolve(permit).await.map_err(|denial| {
             exchange.entry(|entry| entry.detail = Some(denial.detail.clone()));
@@ -82,7 +89,7 @@ impl Engine {
                 ..exchange.refuse(denial.reason)
             }
         })?;
-        let searches = Searches::new(vault, &rights.grants, head);
+        let searches = Searches::new(vault, &rights.grants, holdings, head);
         Ok((target, upstream, swaps, searches))
     }
 
@@ -105,7 +112,12 @@ impl Engine {
             uri: &uri,
             headers: &request.headers,
         };
-        let fields = match fields(&self.vault.current(), &head) {
+        let vault = self.vault.current();
+        let wanted = match fields(&vault, &head) {
+            Ok(None) => overriding(&vault, &head, &judged.2),
+            wanted => wanted,
+        };
+        let fields = match wanted {
             Ok(None) => return Ok(Ok((judged, None))),
             Ok(Some(fields)) => fields,
             Err(denial) => return Ok(Err(denied(exchange, denial))),
@@ -140,6 +152,9 @@ impl Engine {
         match examine_body(&vault, &rights.grants, head, fields, &body) {
             Ok(swapped) => {
                 swaps.add(swapped.secrets);
+                if let Err(denial) = no_override(&vault, &head, &swaps, fields, &body) {
+                    return Ok(Err(denied(exchange, denial)));
+                }
                 let held = HeldBody::new(swapped.bytes, permit);
                 Ok(Ok(((target, upstream, swaps, searches), Some(held))))
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::accounts::Account;
 use crate::credentials::scrub::{Patterns, Watched};
-use crate::credentials::{Grants, RequestHead, Vault};
+use crate::credentials::{Grants, Holdings, RequestHead, Vault};
 
 #[derive(Debug)]
 pub(super) struct Searches {
@@ -20,10 +20,15 @@ pub(super) struct Searches {
 }
 
 impl Searches {
-    pub(super) fn new(vault: Arc<Vault>, grants: &Grants, head: RequestHead<'_>) -> Self {
+    pub(super) fn new(
+        vault: Arc<Vault>,
+        grants: &Grants,
+        holdings: &Holdings,
+        head: RequestHead<'_>,
+    ) -> Self {
         let mut granted = vault.secrets().iter().filter(|secret| grants.contains(secret.name()));
         let bound = granted.any(|secret| secret.declaration().is_bound_to(head.host));
-        let (answers, requests) = (vault.scrub(grants), vault.watch());
+        let (answers, requests) = (holdings.scrub(&vault, grants), vault.watch());
         let (text, text_secrets) = vault.websocket_text(grants, head);
         let (text, nothing) = (Arc::new(text), Arc::new(Patterns::new([])));
         Self { vault, answers, requests, nothing, text, text_secrets, bound }
@@ -46,6 +51,10 @@ impl Searches {
 
     pub(super) fn nothing(&self) -> Arc<Patterns> {
         Arc::clone(&self.nothing)
+    }
+
+    pub(super) fn vault(&self) -> &Arc<Vault> {
+        &self.vault
     }
 
     pub(super) fn watched(&self, owner: usize) -> Option<Watched<'_>> {
@@ -76,6 +85,6 @@ impl Searches {
         let (method, uri) = (http::Method::GET, http::Uri::from_static("/"));
         let head =
             RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers: &headers };
-        Self::new(Arc::new(vault), &granted.iter().copied().collect(), head)
+        Self::new(Arc::new(vault), &granted.iter().copied().collect(), &Holdings::default(), head)
     }
 }

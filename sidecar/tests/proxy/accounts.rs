@@ -225,7 +225,8 @@ async fn an_account_is_worth_nothing_in_a_container_without_its_grant() {
     let known = stand_ins(&world);
     let rights = world.container.rights();
     let policy = Arc::clone(&rights.policy);
-    world.container.set_rights(understudy::credentials::Rights { policy, grants: Arc::default() });
+    let none = understudy::credentials::Rights::default();
+    world.container.set_rights(understudy::credentials::Rights { policy, ..none });
     let mut client = Client::new(&world, H1).await;
     let (head, _) = ask(&mut client, "application/json", refresh(&known.refresh)).await;
     assert_eq!(head.headers["x-understudy-reason"], "credential-not-granted");

@@ -10,6 +10,7 @@ mod bodies;
 mod client;
 mod frames;
 mod hostile;
+mod minted;
 mod minting;
 mod placements;
 mod pool;

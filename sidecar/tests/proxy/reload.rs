@@ -96,7 +96,7 @@ async fn a_grant_that_is_withdrawn_is_gone_at_the_next_request_of_an_open_connec
         assert_eq!(reason(&mut client, STAND_IN).await, None);
         let policy = Arc::clone(&world.container.rights().policy);
         let granted = world.container.rights();
-        world.container.set_rights(Rights { policy, grants: Arc::default() });
+        world.container.set_rights(Rights { policy, ..Rights::default() });
         assert_eq!(reason(&mut client, STAND_IN).await.unwrap(), "credential-not-granted");
         world.container.set_rights(Rights::clone(&granted));
         assert_eq!(reason(&mut client, STAND_IN).await, None);
@@ -118,7 +118,7 @@ async fn a_policy_that_changes_holds_at_the_next_request_of_an_open_connection()
     ] {
         let policy = Arc::new(Policy::parse("web", "web.toml", &rules).unwrap());
         let policy = Arc::new(PolicySet::combine(vec![policy]));
-        world.container.set_rights(Rights { policy, grants: Arc::clone(&grants) });
+        world.container.set_rights(Rights::new(policy, Arc::clone(&grants), &world.vault.current()));
         assert_eq!(client.get("/hello").await.0.status, status, "{rules}");
     }
     let lines = world.audit(4).await;
@@ -176,4 +176,30 @@ async fn a_stand_in_outlives_another_shape_of_its_value_and_not_its_secret() {
     assert_eq!(tokens(&world).len(), before);
     let line = world.audit(4).await.pop().unwrap();
     assert_eq!(line["secrets"], serde_json::json!(["provider"]), "{line}");
+}
+
+#[tokio::test]
+async fn a_former_value_does_not_come_back_for_as_long_as_the_container_lives() {
+    for alpn in [H1, H2] {
+        let world = World::new().await;
+        let mut client = Client::new(&world, alpn).await;
+        let rights = world.container.rights();
+        let (policy, grants) = (Arc::clone(&rights.policy), Arc::clone(&rights.grants));
+        for values in [vec![ROTATED], vec!["sk-test-the-real-one-3", "sk-test-the-real-one-4"]] {
+            for value in values {
+                world.vault.replace(Arc::new(vault(value, &declared(BEARER))));
+                let now = Rights::new(Arc::clone(&policy), Arc::clone(&grants), &world.vault.current());
+                world.container.set_rights(now);
+            }
+        }
+        // The secret is taken away: nothing of it is granted, and what it was is still searched for.
+        world.container.set_rights(Rights { policy: Arc::clone(&policy), ..Rights::default() });
+        for former in [REAL, ROTATED, "sk-test-the-real-one-3", "sk-test-the-real-one-4"] {
+            let reversed: String = former.chars().rev().collect();
+            let request =
+                client.request("/reversed").method("POST").body(crate::client::full(reversed)).unwrap();
+            let (_, body) = whole(client.send(request).await.unwrap()).await;
+            assert_eq!(body, STAND_IN, "{former}");
+        }
+    }
 }

@@ -196,6 +196,10 @@ async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<
             sink(body, &seen).await?;
             whole("sunk")
         }
+        "/reversed" => {
+            let body = body.collect().await?.to_bytes();
+            whole(body.iter().rev().copied().collect::<Vec<u8>>())
+        }
         "/echo" => Response::new(Box::pin(Echo(body)) as AnyBody),
         "/script" => {
             let script = seen.script.lock().unwrap().take().unwrap();
@@ -213,6 +217,12 @@ async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<
             response
         }
         "/ws" => websocket(Request::from_parts(parts, body), seen),
+        path if path.starts_with("/mint/") => {
+            let status = parts.headers.get("x-status").map_or("200", |status| status.to_str().unwrap());
+            let mut response = whole(body.collect().await?.to_bytes());
+            *response.status_mut() = status.parse().unwrap();
+            response
+        }
         path if path.starts_with("/reflect/") => crate::reflect::answer(&parts),
         "/repeat" => {
             let credential = parts.headers["authorization"].clone();

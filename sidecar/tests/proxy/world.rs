@@ -14,7 +14,8 @@ use understudy::audit::Audit;
 use understudy::connection::{self, OriginalDestination};
 use understudy::container::Container;
 use understudy::credentials::{
-    Catalogue, Grants, InstallationKey, KnownStandIns, Loading, Surroundings, Vault, declaration, grants,
+    Catalogue, Grants, InstallationKey, KnownStandIns, Loading, Rights, Surroundings, Vault, declaration,
+    grants,
 };
 use understudy::current::Current;
 use understudy::dns::{PinnedAddress, Resolver, SyntheticNames, SyntheticRange, UpstreamProxy};
@@ -51,6 +52,27 @@ pub(crate) const TO_NEVER_LOOKED_UP: [u8; 4] = [28, 0, 9, 9];
 
 pub(crate) const STAND_IN: &str = "sk-z2BAPz4JQ6MFLaVoLFO";
 pub(crate) const REAL: &str = "sk-test-the-real-one-1";
+
+/// A provider at [`HOST`] that makes credentials for sessions.
+const ACME: &str = r#"
+name = "acme"
+what = "Acme"
+hosts = ["api.example.com"]
+
+[[minted]]
+name = "session"
+paths = "/mint/session"
+field = "/secret"
+placements = "header authorization Bearer"
+wrap = true
+
+[[minted]]
+name = "ticket"
+paths = "/mint/ticket"
+field = "/ticket"
+placements = "header authorization Bearer"
+wrap = false
+"#;
 
 /// What is declared of secret `provider` where a test says nothing else.
 pub(crate) const BEARER: &str = "kind = \"bearer\"";
@@ -300,7 +322,7 @@ pub(crate) fn declared(provider: &str) -> String {
 
 /// What a reload finds when the file of the value holds another one.
 pub(crate) fn vault(value: &str, declared: &str) -> Vault {
-    let catalogue = Arc::new(Catalogue::new([]).unwrap());
+    let catalogue = Arc::new(Catalogue::new([("acme.toml".to_owned(), ACME.to_owned())]).unwrap());
     let declared = declaration::parse("secrets.toml", declared, &catalogue).unwrap();
     let key = InstallationKey::from_bytes(&[7; 32]);
     let vault = Vault::new(declared, catalogue, &key, |_| Ok(Zeroizing::new(value.into()))).unwrap();
@@ -401,7 +423,8 @@ fn container(digit: char, port: u16, rules: &str, vault: &Vault) -> Arc<Containe
     let id = digit.to_string().repeat(64).parse().unwrap();
     let name = Some(format!("agent-{digit}"));
     let grants = Arc::new(grants_of(vault));
-    Arc::new(Container::new(id, name, "generic".to_owned(), Arc::new(policy), grants, names, Vec::new()))
+    let rights = Rights::new(Arc::new(policy), grants, vault);
+    Arc::new(Container::new(id, name, "generic".to_owned(), rights, names, Vec::new()))
 }
 
 async fn listen(container: &Arc<Container>, gateway: &Arc<Gateway>) -> SocketAddr {

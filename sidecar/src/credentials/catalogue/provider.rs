@@ -10,6 +10,7 @@ use understudy_policies::document::{self, OneOrMany, closest};
 use understudy_policies::{DocumentError, HostPattern};
 
 use super::endpoint::{Creates, Endpoint};
+use super::minted::Minted;
 use super::oauth::{Oauth, RawOauth};
 use super::pattern::Pattern;
 use crate::credentials::placement::Placement;
@@ -25,6 +26,7 @@ pub struct Provider {
     pub shapes: Vec<Arc<Shape>>,
     pub kinds: Vec<Arc<Kind>>,
     pub endpoints: Vec<Endpoint>,
+    pub minted: Vec<Minted>,
 }
 
 /// What one sort of its credentials looks like.
@@ -87,6 +89,8 @@ struct Raw {
     kinds: Vec<Spanned<RawKind>>,
     #[serde(default, rename = "endpoint")]
     endpoints: Vec<Spanned<RawEndpoint>>,
+    #[serde(default)]
+    minted: Vec<Spanned<RawMinted>>,
 }
 
 #[derive(Deserialize)]
@@ -126,6 +130,22 @@ struct RawEndpoint {
     confirmed: bool,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawMinted {
+    name: Spanned<String>,
+    hosts: Option<Spanned<OneOrMany<String>>>,
+    #[serde(default)]
+    method: Option<Spanned<String>>,
+    paths: Spanned<OneOrMany<String>>,
+    field: Spanned<String>,
+    used_at: Option<Spanned<OneOrMany<String>>>,
+    placements: Spanned<OneOrMany<String>>,
+    wrap: bool,
+    #[serde(default = "yes")]
+    confirmed: bool,
+}
+
 fn yes() -> bool {
     true
 }
@@ -142,6 +162,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Provider, DocumentError> {
         shapes: Vec::new(),
         kinds: Vec::new(),
         endpoints: Vec::new(),
+        minted: Vec::new(),
     };
     for raw in raw.shapes {
         let shape = source.shape(raw.into_inner(), &provider)?;
@@ -153,6 +174,10 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Provider, DocumentError> {
     }
     for raw in raw.endpoints {
         source.endpoints(raw, &mut provider)?;
+    }
+    for raw in raw.minted {
+        let minted = source.minted(raw.into_inner(), &provider)?;
+        provider.minted.push(minted);
     }
     Ok(provider)
 }
@@ -245,10 +270,8 @@ impl Source<'_> {
         let mut methods = Vec::new();
         if let Some(written) = &raw.methods {
             for name in &written.get_ref().0 {
-                let upper = name.bytes().all(|b| b.is_ascii_uppercase());
-                let method = Method::from_bytes(name.as_bytes()).ok().filter(|_| upper);
-                methods
-                    .push(method.ok_or_else(|| self.error(written, "`methods`: not a method, as `POST`"))?);
+                let error = || self.error(written, "`methods`: not a method, as `POST`");
+                methods.push(method(name).ok_or_else(error)?);
             }
         }
         for path in &raw.paths.get_ref().0 {
@@ -263,6 +286,38 @@ impl Source<'_> {
             });
         }
         Ok(())
+    }
+
+    fn minted(&self, raw: RawMinted, provider: &Provider) -> Result<Minted, DocumentError> {
+        self.name(&raw.name)?;
+        let label = format!("{} {}", provider.name, raw.name.get_ref());
+        if provider.minted.iter().any(|minted| minted.label == label) {
+            return Err(self.error(&raw.name, "there is another `[[minted]]` of that name"));
+        }
+        let (hosts, used_at) = (self.hosts(raw.hosts.as_ref())?, self.hosts(raw.used_at.as_ref())?);
+        let method = match &raw.method {
+            None => Method::POST,
+            Some(written) => method(written.get_ref())
+                .ok_or_else(|| self.error(written, "`method`: not a method, as `POST`"))?,
+        };
+        let path =
+            |text: &String| text.parse().map_err(|error| self.error(&raw.paths, format!("`paths`: {error}")));
+        let paths = raw.paths.get_ref().0.iter().map(path).collect::<Result<Vec<_>, _>>()?;
+        let field = raw.field.get_ref().parse();
+        let field = field.map_err(|error| self.error(&raw.field, format!("`field`: {error}")))?;
+        let placement = |text: &String| match text.parse() {
+            Ok(placement @ Placement::Header { .. }) => Ok(placement),
+            Ok(_) => Err(self.error(&raw.placements, "`placements`: what is minted stands in a header")),
+            Err(error) => Err(self.error(&raw.placements, format!("`placements`: {error}"))),
+        };
+        let placements = raw.placements.get_ref().0.iter().map(placement).collect::<Result<Vec<_>, _>>()?;
+        for (list, empty) in [("paths", paths.is_empty()), ("placements", placements.is_empty())] {
+            if empty {
+                return Err(self.error(&raw.name, format!("`{list}` is empty, so it could never be used")));
+            }
+        }
+        let (wrap, confirmed) = (raw.wrap, raw.confirmed);
+        Ok(Minted { label, hosts, method, paths, field, used_at, placements, wrap, confirmed })
     }
 
     fn hosts(&self, written: Option<&Spanned<OneOrMany<String>>>) -> Result<Vec<HostPattern>, DocumentError> {
@@ -285,6 +340,12 @@ impl Source<'_> {
     fn error<T>(&self, written: &Spanned<T>, message: impl Into<String>) -> DocumentError {
         DocumentError::at(self.file, self.text, written.span().start, message)
     }
+}
+
+/// In capitals, as registered ones are.
+fn method(name: &str) -> Option<Method> {
+    let upper = name.bytes().all(|b| b.is_ascii_uppercase());
+    Method::from_bytes(name.as_bytes()).ok().filter(|_| upper)
 }
 
 #[cfg(test)]
@@ -314,6 +375,13 @@ env = "ACME_TOKEN"
 methods = ["POST"]
 paths = ["/v1/tokens", "/v1/hooks/**"]
 creates = "pat"
+
+[[minted]]
+name = "session"
+paths = "/v1/sessions"
+field = "/session"
+placements = "header x-session"
+wrap = true
 "#;
 
     #[test]
@@ -328,6 +396,11 @@ creates = "pat"
         assert_eq!(provider.shapes[0].what, "Acme: a token");
         assert_eq!(provider.endpoints[1].to_string(), "POST /v1/hooks/**");
         assert!(provider.endpoints[0].confirmed);
+        let minted = &provider.minted[0];
+        assert_eq!(
+            (minted.label.as_str(), &minted.method, minted.wrap),
+            ("acme session", &Method::POST, true)
+        );
     }
 
     #[test]
@@ -351,6 +424,9 @@ creates = "pat"
             ("\"POST\"", "\"post\"", "21:11: `methods`: not a method"),
             ("/v1/tokens", "v1/tokens", "22:9: `paths`: a path starts with"),
             ("\"pat\"", "\"pad\"", "23:11: unknown value; did you mean `pat`?"),
+            ("/session\"", "session\"", "28:9: `field`: not a JSON pointer"),
+            ("header x-session", "cookie x", "29:14: `placements`: what is minted stands in a header"),
+            ("wrap = true", "wrp = true", "30:1: unknown key `wrp`; did you mean `wrap`?"),
         ] {
             let text = GOOD.replace(from, to);
             assert_ne!(text, GOOD, "{from}");
