@@ -103,6 +103,7 @@ fn status(containers: &[(&ContainerId, &str)]) -> Reply {
             id: (*id).clone(),
             name: None,
             harness: "generic".to_owned(),
+            mode: "deny".to_owned(),
             policy: "default".to_owned(),
             state: (*state).to_owned(),
             secrets: Vec::new(),
@@ -113,7 +114,14 @@ fn status(containers: &[(&ContainerId, &str)]) -> Reply {
             notes: Vec::new(),
         })
         .collect();
-    Reply::Status(Status { version: "0".to_owned(), uptime: 0, containers, problems: Vec::new() })
+    Reply::Status(Status {
+        version: "0".to_owned(),
+        uptime: 0,
+        containers,
+        problems: Vec::new(),
+        decisions: Vec::new(),
+        questions: Vec::new(),
+    })
 }
 
 /// Prepared and attached, as by a sidecar that is gone now.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use understudy_control::{PlacedFile, Prepare, Refusal, annotation};
 use understudy_harnesses::Harnesses;
-use understudy_policies::{Ceiling, Policies};
+use understudy_policies::{Ceiling, Policies, Rule};
 
 pub use live::{Live, Remember};
 
@@ -74,10 +74,12 @@ impl Configuration {
         }
     }
 
-    /// What a running container may do: nothing, where it goes beyond a ceiling now.
-    pub fn rights(&self, asked: &Asked) -> Rights {
+    /// What a running container may do: nothing, where it goes beyond a ceiling now. `decided` are the operator's rules
+    /// for it.
+    pub fn rights(&self, asked: &Asked, decided: Vec<Rule>) -> Rights {
         let rights = rights(asked, &self.harnesses, &self.policies, &self.vault);
-        ceiling::limit(rights, &asked.harness, &asked.prepare, &self.ceiling)
-            .unwrap_or_else(|refusal| Rights::none(asked, refusal.reason))
+        let rights = ceiling::limit(rights, &asked.harness, &asked.prepare, &self.ceiling)
+            .unwrap_or_else(|refusal| Rights::none(asked, refusal.reason));
+        ceiling::with_decided(rights, decided, &asked.prepare.managed, &self.ceiling)
     }
 }

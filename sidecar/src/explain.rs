@@ -104,8 +104,13 @@ fn explain(set: &PolicySet, url: &str, method: &str) -> Result<(String, bool)> {
             Effect::Allow => "allow",
             Effect::Deny => "deny",
         };
+        let splice = if rule.splice { ", splice: TLS is not decrypted" } else { "" };
         let note = rule.note.map(|note| format!(" ({note})")).unwrap_or_default();
-        let _ = writeln!(text, "  {} [[{effect}]] {}: {}{note}", rule.place, rule.hosts, rule.outcome);
+        let _ = writeln!(
+            text,
+            "  {} [[{effect}]] {}{splice}{}: {}{note}",
+            rule.place, rule.hosts, rule.terms, rule.outcome
+        );
     }
     Ok((text, verdict.is_ok()))
 }

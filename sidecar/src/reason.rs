@@ -43,6 +43,10 @@ pub enum Reason {
     RequestTrailers,
     /// A limit on connections or names was reached.
     Overloaded,
+    /// More requests in a time than the rules that allow them say.
+    RateLimited,
+    /// The container has done as much as its policies let it do in all.
+    LimitReached,
     /// The operator revoked the container.
     Revoked,
     /// A credential that is neither a stand-in nor minted, on its way to a host that a secret is bound to.
@@ -110,6 +114,8 @@ impl Reason {
             Self::TraceMethod => "trace-method",
             Self::RequestTrailers => "request-trailers",
             Self::Overloaded => "overloaded",
+            Self::RateLimited => "rate-limited",
+            Self::LimitReached => "limit-reached",
             Self::Revoked => "revoked",
             Self::ForeignCredential => "foreign-credential",
             Self::CredentialNotGranted => "credential-not-granted",
@@ -155,7 +161,7 @@ impl Reason {
             Self::Timeout => 408,
             Self::BodyTooLarge => 413,
             Self::BodyEncoded | Self::BodyUndeclared => 415,
-            Self::Overloaded => 429,
+            Self::Overloaded | Self::RateLimited => 429,
             Self::NameNotFound
             | Self::UpstreamFailed
             | Self::UpstreamProxyFailed

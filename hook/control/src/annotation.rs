@@ -7,6 +7,7 @@ pub const HARNESS: &str = "understudy.harness";
 pub const POLICY: &str = "understudy.policy";
 pub const SECRETS: &str = "understudy.secrets";
 pub const ALLOW: &str = "understudy.allow";
+pub const MODE: &str = "understudy.mode";
 pub const NETWORK: &str = "understudy.network";
 pub const PRIVACY: &str = "understudy.privacy";
 pub const INSTRUCTIONS: &str = "understudy.instructions";
@@ -17,7 +18,7 @@ pub const SIDECAR: &str = "sidecar";
 
 /// All that this version understands. Others are refused, also those of a later version: what they ask for would not
 /// be done.
-pub const KNOWN: [&str; 8] = [HARNESS, POLICY, SECRETS, ALLOW, NETWORK, PRIVACY, INSTRUCTIONS, ROLE];
+pub const KNOWN: [&str; 9] = [HARNESS, POLICY, SECRETS, ALLOW, MODE, NETWORK, PRIVACY, INSTRUCTIONS, ROLE];
 
 /// The items of a value: separated by commas or white space.
 pub fn list(value: &str) -> impl Iterator<Item = &str> {

@@ -11,6 +11,7 @@ pub mod client;
 pub mod directory;
 pub mod id;
 pub mod message;
+pub mod operator;
 pub mod server;
 pub mod status;
 pub mod sys;
@@ -24,5 +25,6 @@ pub use message::{
     Envelope, EnvironmentVariable, HelloSecret, LoginFile, ManagedFile, PlacedFile, Placement, Prepare,
     Prepared, Reattach, Refusal, Reply, Request, User, VERSION, Write,
 };
+pub use operator::{Decide, DecisionStatus, Effect, Lasting, Lines, QuestionStatus};
 pub use server::{AcceptError, Listener};
 pub use status::{ContainerStatus, SecretStatus, Status};

@@ -174,6 +174,7 @@ impl Live {
         };
         for (key, changed) in [
             ("extra-ca", settings.extra_ca != before.extra_ca),
+            ("notify", settings.notify != before.notify),
             ("synthetic-range", settings.synthetic_range != before.synthetic_range),
         ] {
             if changed {
@@ -184,6 +185,7 @@ impl Live {
         }
         settings.extra_ca.clone_from(&before.extra_ca);
         settings.synthetic_range = before.synthetic_range;
+        settings.notify.clone_from(&before.notify);
         settings
     }
 
@@ -417,6 +419,7 @@ mod tests {
 
         let place = Place::new();
         place.declare();
+        place.write("ceiling.toml", "annotations.allow-hosts = \"a.example\"");
         place.write("value", "sk-0123456789abcdefghij");
         let live = place.load().unwrap();
         let prepare = Prepare {
@@ -433,7 +436,7 @@ mod tests {
         };
         let asked = crate::credentials::Asked::new(&prepare, "claude-code", ["a"].into_iter().collect());
         let now = || {
-            let rights = live.current().rights(&asked);
+            let rights = live.current().rights(&asked, Vec::new());
             (rights.policy.decide(&"a.example".parse().unwrap(), 443), rights.grants.names())
         };
         assert!(matches!(now(), (Verdict::Allowed { .. }, grants) if grants == ["a"]));

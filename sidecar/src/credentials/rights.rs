@@ -11,6 +11,7 @@ use super::grants::Grants;
 use super::holdings::HeldValue;
 use super::terms;
 use super::vault::{Secret, Vault};
+use crate::operator::Mode;
 
 #[derive(Debug, Clone, Default)]
 pub struct Rights {
@@ -18,6 +19,8 @@ pub struct Rights {
     pub grants: Arc<Grants>,
     /// What is granted now, to be searched for even when it is no longer.
     pub values: Vec<HeldValue>,
+    /// What becomes of a host that no rule is about.
+    pub mode: Mode,
 }
 
 /// What a container asked for and was given when it started.
@@ -34,7 +37,7 @@ impl Rights {
     pub fn new(policy: Arc<PolicySet>, grants: Arc<Grants>, vault: &Vault) -> Self {
         let granted = vault.secrets().iter().filter(|secret| grants.contains(secret.name()));
         let values = granted.map(Secret::held).collect();
-        Self { policy, grants, values }
+        Self { policy, grants, values, mode: Mode::default() }
     }
 
     /// For a container that may do nothing any more; every refusal says why.
@@ -70,10 +73,11 @@ pub fn rights(asked: &Asked, harnesses: &Harnesses, policies: &Policies, vault: 
     let grants: Grants = asked.granted.names().into_iter().filter(still).collect();
     let policy = terms::named(harnesses, Some(&asked.harness)).and_then(|harnesses| {
         let logins = harnesses.iter().map(|harness| (*harness, grants.login(harness, image, vault)));
-        terms::policy(logins, policies, &asked.prepare.annotations)
+        let policy = terms::policy(logins, policies, &asked.prepare.annotations)?;
+        Ok((policy, Mode::of(asked.annotation(annotation::MODE))?))
     });
     match policy {
-        Ok(policy) => Rights::new(Arc::new(policy), Arc::new(grants), vault),
+        Ok((policy, mode)) => Rights { mode, ..Rights::new(Arc::new(policy), Arc::new(grants), vault) },
         Err(refusal) => Rights::none(asked, refusal.reason),
     }
 }

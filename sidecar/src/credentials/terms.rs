@@ -18,6 +18,7 @@ use self::several::Part;
 use super::grants::{self, Choice, Grants};
 use super::rights::Asked;
 use super::vault::{Secret, Vault};
+use crate::operator::Mode;
 
 /// The harness of a container that names none.
 const DEFAULT_HARNESS: &str = "generic";
@@ -27,6 +28,7 @@ pub struct Terms {
     /// The harness's name; of several, with commas between them.
     pub harness: String,
     pub policy: Arc<PolicySet>,
+    pub mode: Mode,
     pub grants: Arc<Grants>,
     /// What policy and grants are decided from again when the configuration changes.
     pub asked: Asked,
@@ -47,6 +49,7 @@ pub fn terms(
     network(prepare)?;
     let asked = |key: &str| prepare.annotations.get(key).map(String::as_str);
     let harnesses = named(harnesses, asked(annotation::HARNESS))?;
+    let mode = Mode::of(asked(annotation::MODE))?;
     let level = asked(annotation::PRIVACY);
     privacy(&harnesses, level)?;
     let choices = grants::choose_all(vault, &harnesses, prepare.image.as_ref(), asked(annotation::SECRETS))?;
@@ -78,6 +81,7 @@ pub fn terms(
     placement.stand_ins.dedup();
     Ok(Terms {
         policy: Arc::new(policy),
+        mode,
         grants: Arc::new(grants.clone()),
         asked: Asked::new(prepare, &harness, grants),
         placement,

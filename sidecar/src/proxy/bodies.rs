@@ -15,6 +15,7 @@ use super::request_body::Upload;
 use super::response::Answer;
 use crate::container::Container;
 use crate::credentials::Minting;
+use crate::reason::Reason;
 
 impl Exchange {
     /// What of `chunk` goes upstream now.
@@ -27,6 +28,13 @@ impl Exchange {
                 true => Upload::web_socket(searches),
                 false => Upload::new(&session.req_header().headers, searches),
             });
+        }
+        let most = plan.upstream.permit().given().max_body.filter(|_| !session.was_upgraded());
+        let sent = self.accepted.as_ref().map_or(0, |accepted| accepted.entry.bytes_up);
+        if most.is_some_and(|most| sent.saturating_add(chunk.len() as u64) > most) {
+            let detail = "more than the rule's `max-body`".to_owned();
+            self.break_off(Failure { reason: Reason::BodyTooLarge, detail, client_gone: false });
+            return Err(Error::explain(ErrorType::InternalError, "a body that is too long").into_down());
         }
         let Some(upload) = &mut self.upload else { return unplanned() };
         match upload.push(chunk, end, searches) {

@@ -26,6 +26,7 @@ use crate::audit::Audit;
 use crate::credentials::Vault;
 use crate::current::Current;
 use crate::dns::Resolver;
+use crate::operator::Questions;
 use crate::reason::Reason;
 
 /// How long an idle upstream connection is kept.
@@ -39,6 +40,7 @@ pub(super) struct Engine {
     pub(super) resolver: Current<Resolver>,
     pub(super) accounts: Option<Arc<Keeper>>,
     pub(super) audit: Audit,
+    pub(super) questions: Arc<Questions>,
     pub(super) connect: Duration,
     /// Under way at once, of one container.
     pub(super) requests: u64,
@@ -155,7 +157,7 @@ impl ProxyHttp for Engine {
         exchange: &mut Exchange,
     ) -> Result<()> {
         // Resolving and connecting take their time: this is the last moment before anything is sent.
-        if exchange.is_revoked() {
+        if exchange.must_end(&session.req_header().method) {
             return Error::e_explain(ErrorType::InternalError, "revoked");
         }
         let Some(plan) = &exchange.plan else {
@@ -181,7 +183,7 @@ impl ProxyHttp for Engine {
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        if exchange.is_revoked() {
+        if exchange.must_end(&session.req_header().method) {
             // Any other fault than the container's would leave an HTTP/2 upstream waiting for the rest.
             return Err(Error::explain(ErrorType::InternalError, "revoked").into_down());
         }
@@ -215,13 +217,13 @@ impl ProxyHttp for Engine {
 
     fn upstream_response_body_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         body: &mut Option<Bytes>,
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<Option<Duration>> {
-        if exchange.is_revoked() {
-            return Error::e_explain(ErrorType::InternalError, "revoked");
+        if exchange.must_end(&session.req_header().method) {
+            return Error::e_explain(ErrorType::InternalError, "it must not go on");
         }
         let received = exchange.received(body.take().unwrap_or_default(), end)?;
         *body = Some(received);

@@ -17,6 +17,7 @@ use crate::connection::OriginalDestination;
 use crate::credentials::Vault;
 use crate::current::Current;
 use crate::dns::Resolver;
+use crate::operator::Questions;
 use crate::tls::roots::read_roots;
 use crate::tls::{Authority, Leaves, RootsError};
 use crate::workers::Workers;
@@ -31,6 +32,8 @@ pub struct GatewayParts {
     /// None: accounts are never renewed.
     pub accounts: Option<Arc<Keeper>>,
     pub audit: Audit,
+    /// Where requests wait for a person.
+    pub questions: Arc<Questions>,
     /// [`crate::connection::Redirected`] outside of tests.
     pub original_destination: Arc<dyn OriginalDestination>,
     pub limits: Limits,
@@ -103,6 +106,7 @@ impl Gateway {
             resolver: parts.resolver.clone(),
             accounts: parts.accounts,
             audit: parts.audit.clone(),
+            questions: parts.questions,
             connect: parts.limits.connect,
             requests: parts.limits.requests,
             hasher: std::hash::RandomState::new(),

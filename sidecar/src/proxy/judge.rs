@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use http::Uri;
+use http::{HeaderMap, Uri};
 use pingora_error::Result;
 use pingora_proxy::Session;
 use understudy_policies::Request;
@@ -20,8 +20,8 @@ use crate::connection::Standing;
 use crate::credentials::{
     CredentialDenial, RequestHead, Swaps, examine, examine_body, fields, no_override, overriding,
 };
-use crate::decide::decide;
 use crate::dns::Upstream;
+use crate::operator;
 use crate::reason::Reason;
 
 impl Engine {
@@ -54,12 +54,24 @@ impl Engine {
             (entry.host, entry.port) = (Some(target.host.to_string()), Some(target.port));
         });
 
-        let rights = container.rights();
+        exchange.judged_at = container.changes();
         let asked = Request::new(&target.host, target.port, method.as_str(), target.path.as_str());
-        let permit = decide(&rights.policy, &asked).map_err(|denial| {
-            exchange.entry(|entry| entry.rule = denial.rule);
-            Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
-        })?;
+        let permit = operator::permit(&self.questions, container, &asked, exchange.admitted.as_deref())
+            .await
+            .map_err(|denial| {
+                exchange.entry(|entry| entry.rule = denial.rule);
+                Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
+            })?;
+        exchange.admitted = Some(permit.rule().to_owned());
+        if permit.given().max_body.is_some_and(|most| length(headers).is_some_and(|length| length > most)) {
+            let remedy = Some(format!("send less, or change `max-body` at {}", permit.rule()));
+            return Err(Page { remedy, ..exchange.refuse(Reason::BodyTooLarge) });
+        }
+        // It may have waited.
+        if container.is_revoked() {
+            return Err(exchange.refuse(Reason::Revoked));
+        }
+        let rights = container.rights();
         if !target.by_proxy && downstream.identity.standing != Standing::LookedUp {
             // Policy changed since the lookup: the sink stands for no name, so this one must be looked up again.
             let detail = Some("look the name up again".to_owned());
@@ -161,6 +173,11 @@ impl Engine {
             Err(denial) => Ok(Err(denied(exchange, denial))),
         }
     }
+}
+
+/// Of the body, as it is announced.
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// What a request that may leave needs upstream.

@@ -116,6 +116,10 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::RequestTrailers => {
             "refused: trailers of a request cannot be passed on; send what they say in headers, or in the body"
         }
+        Reason::LimitReached => {
+            "refused: this container has reached a limit of its policy. Trying again will not help"
+        }
+        Reason::RateLimited => "refused by policy: too often; try again later",
         Reason::Overloaded => "refused: too many at once from this container; try again later",
         Reason::Revoked => "refused: the operator has revoked this container",
         Reason::ForeignCredential => {

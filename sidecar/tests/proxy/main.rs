@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod accounts;
+mod ask;
 mod audit;
 mod bodies;
 mod client;
@@ -26,6 +27,7 @@ mod revoke;
 mod scrub;
 mod splice;
 mod streaming;
+mod terms;
 mod tunnels;
 mod uploads;
 mod upstream;

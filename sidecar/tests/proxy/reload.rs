@@ -203,3 +203,39 @@ async fn a_former_value_does_not_come_back_for_as_long_as_the_container_lives() 
         }
     }
 }
+
+fn allowed(world: &World, rule: &str) {
+    let policy = Policy::parse("web", "web.toml", rule).unwrap();
+    let policy = Arc::new(PolicySet::combine(vec![Arc::new(policy)]));
+    world.container.set_rights(Rights { policy, ..Rights::default() });
+}
+
+#[tokio::test]
+async fn a_stream_that_policy_does_not_allow_any_more_is_ended_and_another_goes_on() {
+    for alpn in [H1, H2] {
+        let world = World::new().await;
+        let port = world.upstream.port();
+        let allow = format!("[[allow]]\nhost = {HOST:?}\nport = {port}\n");
+        allowed(&world, &allow);
+        let script = world.upstream.script();
+        let mut client = Client::new(&world, alpn).await;
+        let request = client.request("/script").body(nothing()).unwrap();
+        let mut response = client.send(request).await.unwrap();
+        for (rules, goes_on) in [
+            (format!("{allow}paths = \"/script\"\n"), true),
+            (format!("{allow}[[deny]]\nhost = {HOST:?}\npaths = \"/script\"\n"), false),
+        ] {
+            allowed(&world, &rules);
+            script.send(Frame::data(Bytes::from("more"))).await.unwrap();
+            let frame = response.body_mut().frame().await;
+            assert_eq!(matches!(frame, Some(Ok(_))), goes_on, "{rules}");
+        }
+        let line = world.only_line().await;
+        assert_eq!(
+            (&line["decision"], &line["reason"]),
+            (&"terminated".into(), &"denied-by-rule".into()),
+            "{line}"
+        );
+        assert_eq!(world.container.counters.terminated.load(std::sync::atomic::Ordering::Relaxed), 1);
+    }
+}

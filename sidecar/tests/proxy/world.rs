@@ -19,6 +19,8 @@ use understudy::credentials::{
 };
 use understudy::current::Current;
 use understudy::dns::{PinnedAddress, Resolver, SyntheticNames, SyntheticRange, UpstreamProxy};
+use understudy::operator::Questions;
+use understudy::operator::questions::QuestionLimits;
 use understudy::proxy::{Gateway, GatewayParts, Limits};
 use understudy::tls::roots::read_roots;
 use understudy::tls::{Authority, write_roots};
@@ -82,6 +84,7 @@ pub(crate) struct World {
     pub(crate) container: Arc<Container>,
     pub(crate) listener: SocketAddr,
     pub(crate) gateway: Arc<Gateway>,
+    pub(crate) questions: Arc<Questions>,
     pub(crate) authority_pem: String,
     pub(crate) vault: Current<Vault>,
     keeper: Option<Arc<Keeper>>,
@@ -109,6 +112,7 @@ pub(crate) struct Options {
     pub(crate) protocols: Protocols,
     pub(crate) trusted: bool,
     pub(crate) limits: Limits,
+    pub(crate) questions: QuestionLimits,
     /// Beside the test's own runtime.
     pub(crate) workers: Vec<Handle>,
     /// Addresses of the upstream's host, in the order to be tried.
@@ -127,6 +131,7 @@ impl Default for Options {
             protocols: Protocols::Both,
             trusted: true,
             limits: Limits::default(),
+            questions: QuestionLimits::default(),
             workers: Vec::new(),
             addresses: vec![[127, 0, 0, 1].into()],
             provider: BEARER,
@@ -194,6 +199,7 @@ impl World {
         if let Some(keeper) = keeper.as_ref().filter(|_| options.account.is_some_and(|a| a.proactive)) {
             tokio::spawn(Arc::clone(keeper).run());
         }
+        let questions = Questions::new(options.questions, None);
         let gateway = Gateway::new(GatewayParts {
             authority,
             roots_file,
@@ -201,6 +207,7 @@ impl World {
             resolver,
             accounts: keeper.clone(),
             audit: Audit::new(Sink(Arc::clone(&audit)), vault.clone()),
+            questions: Arc::clone(&questions),
             original_destination: Arc::clone(&stated) as Arc<dyn OriginalDestination>,
             limits: options.limits,
             workers: Workers::new(Handle::current(), options.workers),
@@ -213,6 +220,7 @@ impl World {
             container,
             listener,
             gateway,
+            questions,
             vault,
             keeper,
             first,
