@@ -104,6 +104,7 @@ fn status(containers: &[(&ContainerId, &str)]) -> Reply {
             name: None,
             harness: "generic".to_owned(),
             policy: "default".to_owned(),
+            mode: "deny".to_owned(),
             state: (*state).to_owned(),
             secrets: Vec::new(),
             open_connections: 0,
