@@ -105,7 +105,6 @@ fn status(containers: &[(&ContainerId, &str)]) -> Reply {
             harness: "generic".to_owned(),
             mode: "deny".to_owned(),
             policy: "default".to_owned(),
-            mode: "deny".to_owned(),
             state: (*state).to_owned(),
             secrets: Vec::new(),
             open_connections: 0,
