@@ -135,6 +135,15 @@ impl Ceiling {
     /// # Errors
     /// As [`Ceiling::check`].
     pub fn check_mode(&self, mode: &str) -> Result<(), Beyond> {
+        if mode == "log" {
+            let what = || "mode `log` allows every public host".to_owned();
+            if let Some(hosts) = &self.hosts {
+                return Err(hosts.beyond("hosts", what()));
+            }
+            if let Some(open) = self.open.as_ref().filter(|_| self.log.is_none()) {
+                return Err(open.beyond("policies.open", what()));
+            }
+        }
         self.modes.check("mode", ["modes.allow", "modes.forbid"], [mode])
     }
 

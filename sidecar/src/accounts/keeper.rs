@@ -4,7 +4,7 @@
 //! It runs on a task of its own, so that a container that goes away does not take a rotated token with it. New tokens are
 //! on disk before the vault has them, and the vault has them before anybody is answered.
 
-pub(crate) mod schedule;
+mod schedule;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,8 +45,18 @@ struct Past {
     failures: u32,
     /// Not before, and why.
     wait: Option<(Instant, RenewError)>,
+    /// Renewals on end for which an upstream's 401 was the reason.
+    refusals: u32,
     /// An answer that could not be written: it is the only copy of a login.
     unwritten: Option<Record>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// They expire, or have.
+    Old,
+    /// An upstream answered 401.
+    Refused,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -91,12 +101,26 @@ impl Keeper {
     /// New tokens for an account whose tokens of that generation are no good, or soon will not be. Nothing is asked if
     /// there are newer ones by now.
     pub async fn renew(self: &Arc<Self>, account: &str, generation: u64) -> Result<(), RenewError> {
+        self.renew_because(account, generation, Why::Old).await
+    }
+
+    /// The same where an upstream did not take them. New ones are left alone: a container may have that answer at will.
+    pub async fn renew_refused(self: &Arc<Self>, account: &str, generation: u64) -> Result<(), RenewError> {
+        self.renew_because(account, generation, Why::Refused).await
+    }
+
+    async fn renew_because(
+        self: &Arc<Self>,
+        account: &str,
+        generation: u64,
+        why: Why,
+    ) -> Result<(), RenewError> {
         let (this, name) = (Arc::clone(self), account.to_owned());
-        let alone = self.runtime.spawn(async move { this.renew_alone(&name, generation).await });
+        let alone = self.runtime.spawn(async move { this.renew_alone(&name, generation, why).await });
         alone.await.unwrap_or_else(|_| Err(later(account, "a fault of the sidecar itself")))
     }
 
-    async fn renew_alone(&self, account: &str, generation: u64) -> Result<(), RenewError> {
+    async fn renew_alone(&self, account: &str, generation: u64, why: Why) -> Result<(), RenewError> {
         let flight = self.flight(account);
         let mut past = flight.0.lock().await;
         if let Some(record) = past.unwritten.take() {
@@ -120,7 +144,17 @@ impl Keeper {
         {
             return Err(error.clone());
         }
+        let (renewed, expires, now) = (record.renewed, record.expires, Millis::now());
+        if why == Why::Refused && schedule::is_new(renewed, expires, past.refusals, now) {
+            return Err(later(account, "its tokens are new, so they are not what the upstream refuses"));
+        }
         let outcome = self.ask(account, record, &mut past).await;
+        if outcome.is_ok() {
+            past.refusals = match why {
+                Why::Old => 0,
+                Why::Refused => schedule::refusals(past.refusals, renewed, expires, now),
+            };
+        }
         match &outcome {
             Err(error @ RenewError::Later { .. }) => {
                 past.failures = past.failures.saturating_add(1);

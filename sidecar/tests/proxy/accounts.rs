@@ -321,6 +321,30 @@ async fn an_answer_with_a_token_that_nobody_declared_is_kept_from_containers_and
 }
 
 #[tokio::test]
+async fn an_answer_that_repeats_a_token_beside_its_fields_is_kept_from_containers() {
+    let renewed = tokens(Scheme::Claude, "work", 1, LONG);
+    for said in [
+        json!({"manage": format!("https://login.example/manage?t={}", renewed.refresh)}),
+        json!({"account": {"uuid": format!("of {}", renewed.access)}}),
+        json!({"scope": format!("user:inference {}", renewed.access)}),
+        json!({"note": format!("not {} any more", tokens(Scheme::Claude, "work", 0, LONG).access)}),
+    ] {
+        let world = world(Scheme::Claude, LONG).await;
+        let mut answer =
+            json!({"access_token": renewed.access, "refresh_token": renewed.refresh, "expires_in": 3600});
+        answer.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+        world.upstream.seen.accounts.fault(200, answer.to_string());
+        world.change(|record| record.expires = Some(Millis::now()));
+        let mut client = Client::new(&world, H1).await;
+        let (_, told) = ask(&mut client, "application/json", refresh(&stand_ins(&world).refresh)).await;
+        let old = &first(&world).access;
+        for real in [&renewed.access, &renewed.refresh, old] {
+            assert!(!told.to_string().contains(real.as_str()), "{said}: {told}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn eight_containers_with_one_account_never_renew_it_twice() {
     crowd(8, Duration::from_secs(24), Duration::from_secs(3)).await;
 }
