@@ -12,6 +12,7 @@ pub mod credentials;
 pub mod current;
 pub mod decide;
 pub mod dns;
+pub mod environment_file;
 pub mod explain;
 pub mod harden;
 pub mod harness_files;

@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use understudy::config::Directories;
 use understudy::credentials::Catalogue;
 use understudy::secrets::{add, kinds};
-use understudy::{check, explain, harness_files, policy_files, secrets, serve, status};
+use understudy::{check, environment_file, explain, harness_files, policy_files, secrets, serve, status};
 use understudy_control::{Client, ControlDirectory, Reply, Request};
 use understudy_harnesses::Harnesses;
 
@@ -33,6 +33,8 @@ enum Command {
     Check(Directories),
     /// Say what policy makes of a request, by which rule, and what would change it; reads files only
     Explain(explain::Arguments),
+    /// Print what a container of a harness is given in its environment, for --env-file and EnvironmentFile=
+    Env(environment_file::Arguments),
     /// The policies that there are
     #[command(subcommand)]
     Policy(policy_files::Command),
@@ -152,6 +154,7 @@ fn main() -> ExitCode {
             .map(|()| ExitCode::SUCCESS),
         Command::Check(directories) => Ok(check::run(&directories)),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Env(arguments) => environment_file::run(&arguments),
         Command::Policy(command) => policy_files::run(&command),
         Command::Harness(command) => harness_files::run(&command),
         Command::Status { control, json } => print_status(&control, json),

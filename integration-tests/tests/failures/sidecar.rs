@@ -38,6 +38,40 @@ fn a_running_agent_loses_its_network_with_the_sidecar_and_gets_it_back_with_the_
 }
 
 #[test]
+fn a_guarded_agent_stays_guarded_when_the_sidecar_dies_and_comes_back() {
+    let stand = stand();
+    let agent = Agent::plain()
+        .annotation("understudy.harness", "generic")
+        .annotation("understudy.policy", "world")
+        .annotation("understudy.network", "guarded")
+        .annotation("understudy.inbound", "3000")
+        .option("--network=slirp4netns")
+        .option("--publish=127.0.0.1:38310:3000");
+    let serve = ["python3", "-m", "http.server", "3000", "--directory", "/etc"];
+    let container = agent.start(&serve).unwrap();
+    let reached =
+        || run(std::process::Command::new("curl").args(["-sS", "http://127.0.0.1:38310/hostname"]), b"");
+    until("the agent's server", || Ok(reached()?.code == Some(0))).unwrap();
+    assert!(works(&container));
+    let out = || {
+        let script = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(3)\n\
+                      s.connect(('10.0.2.3', 53000)); s.send(b'x'); s.recv(9)";
+        container.exec(&["python3", "-c", script]).unwrap()
+    };
+    let refused =
+        |text: &str| text.contains("refused") || text.contains("unreachable") || text.contains("prohibited");
+    assert!(refused(&out().stderr), "{}", out().text());
+    stand.kill_sidecar();
+    let dead = container.exec(&REACH).unwrap();
+    assert!(refused(&out().stderr), "{}", out().text());
+    stand.start_sidecar().unwrap();
+    assert!(!dead.stdout.contains("HTTP 200"), "{}", dead.text());
+    until("the re-attached network", || Ok(works(&container))).unwrap();
+    assert!(refused(&out().stderr), "{}", out().text());
+    assert_eq!(reached().unwrap().code, Some(0));
+}
+
+#[test]
 fn ports_that_the_agent_took_over_meanwhile_gain_nothing() {
     let stand = stand();
     // learns the redirect's ports, binds them as soon as they are free, and serves whoever comes

@@ -8,6 +8,8 @@ mod bad_input;
 mod clients;
 mod credentials;
 mod dns;
+mod exec;
+mod guarded;
 mod hostile;
 mod images;
 mod network;
@@ -15,6 +17,7 @@ mod refusals;
 mod reload;
 mod stages;
 mod trust;
+mod workspace;
 
 use understudy_integration_tests::podman::Outcome;
 use understudy_integration_tests::stand::Stand;

@@ -100,10 +100,11 @@ fn no_real_value(prepare: &Prepare, vault: &Vault) -> Result<(), Refusal> {
 
 fn network(prepare: &Prepare) -> Result<(), Refusal> {
     match prepare.annotations.get(annotation::NETWORK).map(String::as_str) {
-        None | Some("none" | "sealed") => Ok(()),
+        // What guarded lets in is the hook's business.
+        None | Some("none" | annotation::SEALED | annotation::GUARDED) => Ok(()),
         Some(other) => Err(Refusal::new(
             format!("annotation {}: {:?} is not supported", annotation::NETWORK, shortened(other)),
-            format!("use --network=none and `{}=sealed`, or leave the annotation out", annotation::NETWORK),
+            format!("use --network=none and `{0}=sealed`, or `{0}=guarded`", annotation::NETWORK),
         )),
     }
 }

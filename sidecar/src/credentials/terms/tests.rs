@@ -154,7 +154,7 @@ fn refusals_name_the_annotation_or_variable_and_the_way_out() {
             "known are: broken, git-hosts, github-pr, locked, open, web, harness-only",
         ),
         (&[(annotation::ALLOW, "*")], none, "understudy.allow: \"*\": a bare `*`", "write host names"),
-        (&[(annotation::NETWORK, "guarded")], none, "understudy.network: \"guarded\"", "--network=none"),
+        (&[(annotation::NETWORK, "host")], none, "understudy.network: \"host\"", "--network=none"),
         (&[(annotation::PRIVACY, "stirct")], none, "no privacy level `stirct`", "did you mean `strict`?"),
         (&[(annotation::SECRETS, "gti")], none, "no secret `gti`", "did you mean `git`?"),
         (&[(annotation::SECRETS, "mute")], none, "secret `mute` has no variable", "add `env ="),
