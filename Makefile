@@ -18,10 +18,14 @@ demo: ## a real agent in a sealed container, end to end, in a scratch place
 test: packages ## all tests but the long ones, on crun and runc
 	$(CARGO) test --workspace
 	integration-tests/images/build
+	integration-tests/images/clis
 	$(MACHINE)/run-tests crun runc
 
 .PHONY: test-all
 test-all: test test-bed ## all tests, the long ones, fuzzing and the test bed included
+	integration-tests/images/clis all
+	IGNORED=1 TESTS=harnesses $(MACHINE)/run-tests crun
+	$(CARGO) test -p understudy --test proxy -- --ignored
 	integration-tests/images/build clients
 	TESTS=long $(MACHINE)/run-tests crun
 	integration-tests/fuzz/run 60

@@ -1,6 +1,6 @@
 //! What the schema alone cannot say about a descriptor.
 
-use crate::{Descriptor, Purpose, Write};
+use crate::{Descriptor, Purpose, SecretKind, Template, Write};
 
 /// The first thing that is wrong.
 pub(crate) fn descriptor(descriptor: &Descriptor) -> Result<(), String> {
@@ -26,6 +26,13 @@ pub(crate) fn descriptor(descriptor: &Descriptor) -> Result<(), String> {
         }
         if login.env.is_empty() && login.files.is_empty() {
             return Err(format!("login `{}` has neither `env` nor a file, so it gives nothing", login.name));
+        }
+        let mut contents = login.env.values().chain(login.files.iter().map(|file| &file.content));
+        if login.kind != SecretKind::Oauth && contents.any(Template::needs_account) {
+            return Err(format!(
+                "login `{}`: `{{stand-in:refresh}}`, `{{stand-in:id}}` and `{{account:…}}` are for `kind = \"oauth\"`",
+                login.name
+            ));
         }
     }
     let login_files = descriptor.logins.iter().flat_map(|login| &login.files);

@@ -107,6 +107,8 @@ pub enum SecretKind {
     Bearer,
     /// A half of what the scheme `Basic` holds (RFC 7617).
     Basic,
+    /// An account: tokens that the sidecar renews (RFC 6749).
+    Oauth,
 }
 
 /// A variable of the environment that the program prefers to the login.
@@ -190,15 +192,18 @@ impl Descriptor {
         Ok(descriptor)
     }
 
-    /// The hosts that the policy `harness-only` allows with a login at a privacy level (the default one if none is named,
-    /// or an unknown one).
+    /// The privacy level of that name, if it has it; else its default one.
+    pub fn level<'a>(&'a self, asked: Option<&'a str>) -> &'a str {
+        asked.filter(|level| self.privacy.levels.contains_key(*level)).unwrap_or(&self.privacy.default)
+    }
+
+    /// The hosts that the policy `harness-only` allows with a login at a privacy level.
     pub fn allowed_hosts<'a>(
         &'a self,
         login: Option<&'a Login>,
-        level: Option<&str>,
+        level: &str,
     ) -> impl Iterator<Item = HostPattern> + use<'a> {
-        let level = level.filter(|level| self.privacy.levels.contains_key(*level));
-        let of_level = self.privacy(level.unwrap_or(&self.privacy.default)).flat_map(|level| &level.hosts);
+        let of_level = self.privacy(level).flat_map(|level| &level.hosts);
         let purposes = self.harness_only.iter().chain(of_level);
         let hosts = purposes.flat_map(|purpose| self.hosts.of(*purpose));
         hosts.chain(login.into_iter().flat_map(|login| &login.hosts)).map(|pattern| pattern.0.clone())
@@ -247,6 +252,7 @@ impl SecretKind {
             Self::ApiKey => "api-key",
             Self::Bearer => "bearer",
             Self::Basic => "basic",
+            Self::Oauth => "oauth",
         }
     }
 }

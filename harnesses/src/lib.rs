@@ -12,4 +12,4 @@ pub use descriptor::{
     Descriptor, Hosts, Login, LoginFile, PlacedFile, Privacy, Purpose, SecretKind, Trap, TrapAction, Write,
 };
 pub use library::{HarnessError, Harnesses};
-pub use template::{Template, TemplateError};
+pub use template::{Filling, Template, TemplateError};

@@ -18,6 +18,7 @@ const BUILT_IN: &[(&str, &str, &str)] = &built_in![
     "aider",
     "amp",
     "claude-code",
+    "codex",
     "copilot",
     "crush",
     "cursor-agent",
@@ -154,21 +155,50 @@ mod tests {
     fn claude_code_has_what_its_users_need() {
         let harnesses = Harnesses::default();
         let claude = harnesses.harness("claude-code").unwrap();
-        let allowed =
-            |level| claude.allowed_hosts(None, level).map(|host| host.to_string()).collect::<Vec<_>>();
+        let allowed = |level| {
+            claude.allowed_hosts(None, claude.level(level)).map(|host| host.to_string()).collect::<Vec<_>>()
+        };
         assert_eq!(allowed(None), ["api.anthropic.com"]);
         assert_eq!(allowed(Some("standard")).len(), 3);
         assert!(!claude.hosts.of(Purpose::Telemetry).is_empty());
         let logins: Vec<_> = claude.logins.iter().map(|login| (login.name.as_str(), login.kind)).collect();
-        assert_eq!(logins, [("api-key", SecretKind::ApiKey), ("account-token", SecretKind::Bearer)]);
+        assert_eq!(
+            logins,
+            [
+                ("api-key", SecretKind::ApiKey),
+                ("account-token", SecretKind::Bearer),
+                ("account", SecretKind::Oauth)
+            ]
+        );
         let env = |level| claude.privacy(level).flat_map(|level| level.env.keys()).collect::<Vec<_>>();
         let remote = env("remote-control");
         assert!(remote.contains(&&"DISABLE_TELEMETRY".to_owned()) && env("standard").is_empty());
         assert!(!remote.contains(&&"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC".to_owned()));
         assert_eq!((env(&claude.privacy.default).len(), env("none").len()), (remote.len() + 1, 0));
         let stand_in = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz";
-        let file = claude.logins[0].files[0].content.render_json(stand_in).unwrap();
+        let file = claude.logins[0].files[0].content.render_json(crate::Filling::of(stand_in)).unwrap();
         assert!(file.contains("\"ghijklmnopqrstuvwxyz\"") && !file.contains("sk-ant"), "{file}");
+    }
+
+    #[test]
+    fn the_login_file_of_an_account_is_whole_and_says_nothing_that_is_not_known() {
+        let harnesses = Harnesses::default();
+        let codex = harnesses.harness("codex").unwrap();
+        let account = serde_json::json!({"account-id": "acc-1", "scopes": ["user:profile"]});
+        let filling =
+            crate::Filling { stand_in: "a.b.c", refresh: "rt_1", id: "d.e.f", account: account.as_object() };
+        let of = |harness: &Descriptor, login: usize, file: usize| -> serde_json::Value {
+            let text = harness.logins[login].files[file].content.render_json(filling).unwrap();
+            serde_json::from_str(&text).unwrap()
+        };
+        let tokens = serde_json::json!({"id_token": "d.e.f", "access_token": "a.b.c", "refresh_token": "rt_1", "account_id": "acc-1"});
+        assert_eq!(of(codex, 0, 0)["tokens"], tokens);
+        let claude = harnesses.harness("claude-code").unwrap();
+        let oauth = serde_json::json!({"accessToken": "a.b.c", "refreshToken": "rt_1", "expiresAt": 4_102_444_800_000_u64, "scopes": ["user:profile"]});
+        assert_eq!(of(claude, 2, 0), serde_json::json!({"claudeAiOauth": oauth}));
+        assert_eq!(of(claude, 2, 1), serde_json::json!({"oauthAccount": {"accountUuid": "acc-1"}}));
+        let config = codex.privacy.levels["strict"].files[0].content.render(crate::Filling::default());
+        assert!(toml::from_str::<toml::Table>(&config).unwrap().contains_key("analytics"));
     }
 
     #[test]
@@ -185,7 +215,7 @@ mod tests {
             assert_eq!(harness.login_files.is_empty(), matches!(name, "generic" | "shopify"), "{name}");
             for login in &harness.logins {
                 let hosts: Vec<String> =
-                    harness.allowed_hosts(Some(login), None).map(|host| host.to_string()).collect();
+                    harness.allowed_hosts(Some(login), "strict").map(|host| host.to_string()).collect();
                 assert!(hosts.contains(&login.host.to_string()), "{name}: {} is not allowed", login.host);
                 for host in harness.hosts.of(Purpose::Telemetry) {
                     assert!(!hosts.contains(&host.0.to_string()), "{name}: {host:?}");
@@ -198,10 +228,11 @@ mod tests {
     fn a_host_of_one_login_is_not_allowed_with_another() {
         let harnesses = Harnesses::default();
         let opencode = harnesses.harness("opencode").unwrap();
-        assert_eq!(opencode.allowed_hosts(None, None).count(), 0);
+        assert_eq!(opencode.allowed_hosts(None, "strict").count(), 0);
         let login = |name| opencode.logins.iter().find(|login| login.name == name);
-        let allowed =
-            |name| opencode.allowed_hosts(login(name), None).map(|host| host.to_string()).collect::<Vec<_>>();
+        let allowed = |name| {
+            opencode.allowed_hosts(login(name), "strict").map(|host| host.to_string()).collect::<Vec<_>>()
+        };
         assert_eq!(allowed("openai"), ["api.openai.com"]);
         assert_eq!(allowed("anthropic"), ["api.anthropic.com"]);
     }

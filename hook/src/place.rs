@@ -146,6 +146,10 @@ fn place(root: &Directory, home: &Path, others: &[PathBuf], placement: &Placemen
             Err(PutError::Tree(error)) if error.is_unwritable() && file.write != Write::Replace => {
                 notes.push(format!("{} was not placed: {error}", file.path));
             }
+            // What an agent is told protects nothing, and people keep such files as links into their projects.
+            Err(PutError::Tree(error)) if file.write == Write::Block => {
+                notes.push(format!("{} has no instructions of ours: {error}", file.path));
+            }
             Err(PutError::Tree(error)) if error.is_unwritable() => {
                 return Err(error).with_context(|| {
                     format!("{} cannot be placed (mount a tmpfs or a volume over its directory)", file.path)

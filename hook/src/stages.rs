@@ -113,7 +113,14 @@ fn status(containers: &[(&ContainerId, &str)]) -> Reply {
             notes: Vec::new(),
         })
         .collect();
-    Reply::Status(Status { version: "0".to_owned(), uptime: 0, containers, problems: Vec::new() })
+    Reply::Status(Status {
+        version: "0".to_owned(),
+        uptime: 0,
+        containers,
+        problems: Vec::new(),
+        decisions: Vec::new(),
+        questions: Vec::new(),
+    })
 }
 
 /// Prepared and attached, as by a sidecar that is gone now.

@@ -11,11 +11,13 @@ mod hook;
 mod idle;
 mod nginx;
 mod policy;
+pub mod relay;
 mod report;
 mod requests;
 mod route;
 mod samples;
 pub mod sink;
+mod splice;
 
 pub use idle::hold;
 
@@ -59,6 +61,10 @@ pub fn run() -> Result<()> {
     if wanted("bulk") {
         progress("bulk: down and up, direct, nginx and the sidecar in turn");
         bulk::measure(&bed, &mut report, rounds)?;
+    }
+    if wanted("splice") {
+        progress("splice: a plain relay and the sidecar in turn");
+        splice::measure(&bed, &mut report, rounds.div_ceil(2))?;
     }
     report.print();
     Ok(())

@@ -1,11 +1,14 @@
 //! One process that plays the whole internet: any host name over TLS (its own authority) or plain HTTP, and a DNS
 //! resolver. All that arrives is written to a log, so that a test can say what left a container and what did not.
 
+pub mod accounts;
 mod authority;
 mod dns;
 mod git;
+mod grpc;
 mod log;
 mod provider;
+mod reflect;
 mod routes;
 mod websocket;
 
@@ -43,6 +46,8 @@ pub struct Options {
     pub log: PathBuf,
     /// Where the authority's certificate is written (PEM); it exists once everything listens.
     pub ca_out: PathBuf,
+    /// How long access tokens of accounts are good.
+    pub token_lifetime: std::time::Duration,
     /// Bare repositories served below `/git/`.
     pub git_root: Option<PathBuf>,
 }
@@ -51,6 +56,7 @@ pub struct Options {
 #[derive(Clone)]
 struct Shared {
     log: Log,
+    accounts: Arc<accounts::Accounts>,
     git_root: Option<PathBuf>,
 }
 
@@ -69,7 +75,11 @@ struct Arrival {
 /// If a port cannot be bound or a file cannot be written.
 pub async fn run(options: Options) -> Result<()> {
     let authority = Authority::new()?;
-    let shared = Shared { log: Log::create(&options.log)?, git_root: options.git_root.clone() };
+    let shared = Shared {
+        log: Log::create(&options.log)?,
+        accounts: Arc::new(accounts::Accounts::new(options.token_lifetime)),
+        git_root: options.git_root.clone(),
+    };
     let mut tasks = tokio::task::JoinSet::new();
     for (ports, alpn) in [(&options.tls, &["h2", "http/1.1"][..]), (&options.tls_http1, &["http/1.1"][..])] {
         for &port in ports {

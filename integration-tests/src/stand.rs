@@ -10,17 +10,20 @@ mod settings;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 pub use agent::Agent;
 pub use paths::{Paths, as_owner, is_root, scope};
-pub use settings::{ACCOUNT, ALL, ALLOWED, ANTHROPIC, GENERIC, PROVIDERS, Provider};
+pub use settings::{ACCOUNT, ALL, ALLOWED, ANTHROPIC, GENERIC, GIT, PROVIDERS, Provider};
 
 use crate::mock::{Entry, Log, Request};
 use crate::podman::{self, Container, podman, until};
 use settings::Secrets;
 
+/// Of the access tokens that the mock's accounts get: they are renewed while a test runs.
+pub const TOKEN_LIFETIME: Duration = Duration::from_secs(15);
 pub const AGENT_IMAGE: &str = "localhost/understudy-agent";
 /// A newer Debian for command-line tools (`images/clis`).
 pub const CLI_IMAGE: &str = "localhost/understudy-clis";
@@ -98,6 +101,29 @@ impl Stand {
         let sidecar = self.lock();
         let sidecar = sidecar.as_ref().context("the sidecar does not run")?;
         sidecar.exec(&[&["/understudy"], command].concat())
+    }
+
+    /// The same, with something to read.
+    ///
+    /// # Errors
+    /// If the sidecar does not run.
+    pub fn operator_reads(&self, command: &[&str], input: &[u8]) -> Result<podman::Outcome> {
+        let name = self.lock().as_ref().context("the sidecar does not run")?.name.clone();
+        let exec = ["exec", "--interactive", &name, "/understudy"];
+        podman::run(Command::new("podman").args(exec).args(command), input)
+    }
+
+    /// Adds to the sidecar's `secrets.toml`, which takes it over while it runs.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn declare(&self, table: &str) -> Result<()> {
+        let file = self.paths.configuration.join("secrets.toml");
+        let text = std::fs::read_to_string(&file)?;
+        if !text.contains(table) {
+            std::fs::write(&file, format!("{text}\n{table}"))?;
+        }
+        Ok(())
     }
 
     /// The sidecar's log.
@@ -211,6 +237,8 @@ fn world(paths: &Paths) -> Result<Container> {
             "/world/log.jsonl",
             "--ca-out",
             "/world/ca.crt",
+            "--token-lifetime",
+            &TOKEN_LIFETIME.as_secs().to_string(),
             "--git-root",
             "/world/git",
         ],

@@ -5,6 +5,9 @@ use crate::{Effect, HostPattern, PatternError, Policy, Ports, Rule};
 /// The policy's name in labels.
 pub const NAME: &str = "understudy.allow";
 
+/// The name, in labels, of the rules that an operator decides on while containers run.
+pub const OPERATOR: &str = "operator";
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("annotation {NAME}: {item:?}: {problem}")]
 pub struct AnnotationError {
@@ -25,20 +28,23 @@ impl Policy {
     pub fn from_allow_annotation(text: &str) -> Result<Self, AnnotationError> {
         let items = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|item| !item.is_empty());
         let rules = items.map(|item| {
-            rule(item).map_err(|problem| AnnotationError { item: item.chars().take(80).collect(), problem })
+            let (host, port) = host_and_port(item)
+                .map_err(|problem| AnnotationError { item: item.chars().take(80).collect(), problem })?;
+            let ports = Ports::These(vec![port.unwrap_or(443)]);
+            Ok(Rule::new(Effect::Allow, vec![host], ports, format!("annotation {NAME}")))
         });
         Ok(Self::new(NAME, rules.collect::<Result<_, _>>()?))
     }
 }
 
-fn rule(item: &str) -> Result<Rule, AnnotationProblem> {
+/// `host`, `host:port`, `*.host` or `*.host:port`.
+pub fn host_and_port(item: &str) -> Result<(HostPattern, Option<u16>), AnnotationProblem> {
     // More than one colon is an IPv6 literal or nonsense, which the host's parser names better.
     let (host, port) = match item.split_once(':') {
-        Some((host, port)) if !port.contains([':', '/']) => (host, port_number(port)?),
-        _ => (item, 443),
+        Some((host, port)) if !port.contains([':', '/']) => (host, Some(port_number(port)?)),
+        _ => (item, None),
     };
-    let host: HostPattern = host.parse().map_err(AnnotationProblem::Host)?;
-    Ok(Rule::new(Effect::Allow, vec![host], Ports::These(vec![port]), format!("annotation {NAME}")))
+    Ok((host.parse().map_err(AnnotationProblem::Host)?, port))
 }
 
 fn port_number(text: &str) -> Result<u16, AnnotationProblem> {
@@ -59,7 +65,8 @@ mod tests {
         assert_eq!(policy.rules().len(), 3);
         let set = PolicySet::combine(vec![Arc::new(policy)]);
         let decide = |host: &str, port| set.decide(&host.parse().unwrap(), port);
-        let allowed = Verdict::Allowed { rule: "annotation understudy.allow".into() };
+        let allowed =
+            Verdict::Allowed { rule: "annotation understudy.allow".into(), given: crate::Given::default() };
         assert_eq!(decide("a.example", 443), allowed);
         assert_eq!(decide("b.example", 8443), allowed);
         assert_eq!(decide("b.example", 443), Verdict::NoPort { ports: vec![8443] });

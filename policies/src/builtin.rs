@@ -1,5 +1,6 @@
 //! The policies that are compiled in. Their names are reserved: no file can change what they mean.
 
+use crate::annotation::OPERATOR;
 use crate::{Effect, HostPattern, Policy, Ports, Rule};
 
 /// Allows nothing.
@@ -20,7 +21,7 @@ pub const FILES: [(&str, &str); 3] = [
 
 /// Whether a file must not be named like this.
 pub fn is_reserved(name: &str) -> bool {
-    matches!(name, HARNESS_ONLY | GITHUB_PR) || FILES.iter().any(|(file, _)| *file == name)
+    matches!(name, HARNESS_ONLY | GITHUB_PR | OPERATOR) || FILES.iter().any(|(file, _)| *file == name)
 }
 
 /// Those that a container can name, but for `harness-only`.
@@ -79,7 +80,10 @@ mod tests {
         let api = "api.example.com".parse().unwrap();
         let set = PolicySet::combine(vec![Arc::new(harness_only("h", [HostPattern::Exact(api)]))]);
         let host = "api.example.com".parse().unwrap();
-        assert_eq!(set.decide(&host, 443), Verdict::Allowed { rule: "harness h".into() });
+        assert_eq!(
+            set.decide(&host, 443),
+            Verdict::Allowed { rule: "harness h".into(), given: crate::Given::default() }
+        );
         assert_eq!(set.decide(&host, 80), Verdict::NoPort { ports: vec![443] });
         let none = [named().find(|policy| policy.name() == LOCKED).unwrap(), harness_only("generic", [])];
         for policy in none {

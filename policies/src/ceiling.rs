@@ -17,6 +17,8 @@ pub struct Ceiling {
     annotations: Option<Limit<String>>,
     policies: Names,
     open: Option<Limit<String>>,
+    modes: Names,
+    log: Option<Log>,
     harnesses: Names,
     secrets: Names,
     required: Option<Required>,
@@ -43,6 +45,18 @@ pub struct Beyond {
     pub place: String,
 }
 
+/// Which containers may reach every host while what they do is recorded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Log {
+    /// None.
+    #[default]
+    Never,
+    /// Those that hold no secret.
+    WithoutSecrets,
+    WithSecrets,
+}
+
 /// Which containers must carry an annotation of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Required {
@@ -58,6 +72,9 @@ struct Limit<T> {
     items: Vec<T>,
     place: String,
 }
+
+/// What becomes of a host that no rule is about.
+const MODES: [&str; 3] = ["deny", "ask", "log"];
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Names {
@@ -80,6 +97,8 @@ impl Ceiling {
             allow_hosts: source.hosts("allow-hosts", annotations.allow_hosts)?,
             annotations: source.annotations(annotations.forbid, known)?,
             open: raw.policies.as_ref().and_then(|raw| raw.open.clone()).map(|list| source.limit(list).0),
+            log: raw.modes.as_ref().and_then(|raw| raw.log),
+            modes: source.modes(raw.modes)?,
             policies: source.names(raw.policies.map(|raw| [raw.allow, raw.forbid])),
             harnesses: source.names(raw.harnesses.map(|raw| [raw.allow, raw.forbid])),
             secrets: source.names(raw.secrets.map(|raw| [raw.allow, raw.forbid])),
@@ -106,6 +125,19 @@ impl Ceiling {
         Some(Policy::new(self.name.clone(), vec![rule]))
     }
 
+    /// What it says of containers in mode `log`.
+    pub fn log(&self) -> Option<Log> {
+        self.log
+    }
+
+    /// Whether a container may have this mode.
+    ///
+    /// # Errors
+    /// As [`Ceiling::check`].
+    pub fn check_mode(&self, mode: &str) -> Result<(), Beyond> {
+        self.modes.check("mode", ["modes.allow", "modes.forbid"], [mode])
+    }
+
     /// Whether it says that this policy may allow every host.
     pub fn permits_open(&self, policy: &str) -> bool {
         self.open.as_ref().is_some_and(|open| open.items.iter().any(|name| name == policy))
@@ -123,7 +155,11 @@ impl Ceiling {
         }
     }
 
-    fn check_hosts(&self, policy: &Policy) -> Result<(), Beyond> {
+    /// Whether the hosts that `policy` allows lie within.
+    ///
+    /// # Errors
+    /// As [`Ceiling::check`].
+    pub fn check_hosts(&self, policy: &Policy) -> Result<(), Beyond> {
         if let Some(open) =
             self.open.as_ref().filter(|_| policy.is_open() && !self.permits_open(policy.name()))
         {
@@ -146,6 +182,13 @@ impl Ceiling {
             }
         }
         Ok(())
+    }
+
+    /// The first host that an annotation opens and that this does not name as one which annotations may open.
+    pub fn unnamed<'p>(&self, policy: &'p PolicySet) -> Option<&'p HostPattern> {
+        let named = |host: &&HostPattern| self.allow_hosts.as_ref().is_some_and(|limit| limit.covers(host));
+        let asked = policy.policies().iter().filter(|policy| policy.name() == annotation::NAME);
+        asked.flat_map(|policy| policy.rules()).flat_map(|rule| &rule.hosts).find(|host| !named(host))
     }
 
     fn allow_hosts(&self, policy: &Policy) -> Option<&Limit<HostPattern>> {
@@ -209,6 +252,7 @@ struct File {
     deny: List,
     annotations: Option<RawAnnotations>,
     policies: Option<RawPolicies>,
+    modes: Option<RawModes>,
     harnesses: Option<RawNames>,
     secrets: Option<RawNames>,
     required: Option<Spanned<bool>>,
@@ -232,6 +276,14 @@ struct RawNames {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct RawModes {
+    allow: List,
+    forbid: List,
+    log: Option<Log>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RawPolicies {
     allow: List,
     forbid: List,
@@ -248,6 +300,10 @@ impl Source<'_> {
         let Some(list) = list else { return Ok(None) };
         let at = list.span().start;
         let parse = |host: &String| {
+            // Whoever trusts every annotation must be able to say so.
+            if key == "allow-hosts" && host == "*" {
+                return Ok(HostPattern::Everything);
+            }
             host.parse().map_err(|error| self.error(at, format!("`{key}`: {host:?}: {error}")))
         };
         let items = list.get_ref().0.iter().map(parse).collect::<Result<_, _>>()?;
@@ -265,6 +321,19 @@ impl Source<'_> {
             return Err(self.error(at, format!("`forbid`: no annotation {unknown:?} exists; {meant}")));
         }
         Ok(Some(limit))
+    }
+
+    fn modes(&self, raw: Option<RawModes>) -> Result<Names, DocumentError> {
+        let lists = raw.map(|raw| [raw.allow, raw.forbid]);
+        for list in lists.iter().flatten().flatten() {
+            if let Some(unknown) = list.get_ref().0.iter().find(|mode| !MODES.contains(&mode.as_str())) {
+                let known = MODES.join(", ");
+                return Err(
+                    self.error(list.span().start, format!("no mode {unknown:?} exists; known are: {known}"))
+                );
+            }
+        }
+        Ok(self.names(lists))
     }
 
     fn names(&self, lists: Option<[List; 2]>) -> Names {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::condition::Fit;
 use crate::index::{Index, Position};
-use crate::{Effect, HostName, PathError, Policy, Ports, Request, Rule};
+use crate::{Effect, Given, HostName, Limits, PathError, Policy, Ports, Request, Rule};
 
 /// The policies of one container, asked together.
 #[derive(Debug, Clone)]
@@ -16,8 +16,8 @@ pub struct PolicySet {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// `rule` is the place of the first rule that allows it.
-    Allowed { rule: String },
+    /// `rule` is the place of the first rule that allows it, `given` the terms of all that do.
+    Allowed { rule: String, given: Given },
     /// `rule` is the place of the first rule that denies it.
     Denied { rule: String, note: Option<String> },
     /// No rule allows the host.
@@ -55,6 +55,11 @@ impl PolicySet {
         &self.policies
     }
 
+    /// What a container with these may do in all.
+    pub fn limits(&self) -> Limits {
+        self.policies.iter().fold(Limits::default(), |limits, policy| limits.and(policy.limits()))
+    }
+
     /// Whether this request may be made.
     pub fn decide_request(&self, request: &Request<'_>) -> Verdict {
         if let Some(failed) = self.failed() {
@@ -73,14 +78,17 @@ impl PolicySet {
         if let Some((rule, error)) = unclear {
             return Verdict::AmbiguousPath { rule: rule.place.clone(), error };
         }
-        let (mut methods, mut places) = (Vec::new(), Vec::new());
-        for rule in rules(Effect::Allow) {
+        let (mut methods, mut places, mut allowing) = (Vec::new(), Vec::new(), Vec::new());
+        for rule in rules(Effect::Allow).filter(|rule| !rule.tcp) {
             match rule.conditions.surely(request) {
-                Fit::Yes => return Verdict::Allowed { rule: rule.place.clone() },
+                Fit::Yes => allowing.push(rule),
                 Fit::Unclear(error) => unclear = unclear.or(Some((rule, error))),
                 Fit::NotMethod => methods.extend(rule.conditions.methods()),
                 Fit::NotPath => places.push(rule.place.clone()),
             }
+        }
+        if let Some(allowed) = allowed(&allowing) {
+            return allowed;
         }
         if let Some((rule, error)) = unclear {
             return Verdict::AmbiguousPath { rule: rule.place.clone(), error };
@@ -105,15 +113,28 @@ impl PolicySet {
         if let Some(rule) = self.denials(&about).find(|rule| rule.ports.contain(port)) {
             return denied(rule);
         }
-        if let Some(rule) = self.rules(&about, Effect::Allow).find(|rule| rule.ports.contain(port)) {
-            return Verdict::Allowed { rule: rule.place.clone() };
+        let allow = self.rules(&about, Effect::Allow).filter(|rule| !rule.tcp && rule.ports.contain(port));
+        allowed(&allow.collect::<Vec<_>>()).unwrap_or_else(|| self.no_host_or_port(&about))
+    }
+
+    /// Whether bytes that are neither TLS nor HTTP may go to this host and port. Any denial about them forbids it: what
+    /// it asks for can be seen in requests only.
+    pub fn decide_raw(&self, host: &HostName, port: u16) -> Verdict {
+        if let Some(failed) = self.failed() {
+            return failed;
         }
-        self.no_host_or_port(&about)
+        let about = self.index.about(host);
+        let rules = |effect| self.rules(&about, effect).filter(move |rule| rule.ports.contain(port));
+        if let Some(rule) = rules(Effect::Deny).next() {
+            return denied(rule);
+        }
+        let allow: Vec<&Rule> = rules(Effect::Allow).filter(|rule| rule.tcp).collect();
+        allowed(&allow).unwrap_or(Verdict::NoHost)
     }
 
     /// The place of the rule by which TLS to this host and port is passed through without being decrypted. None if any
     /// denial is about them: what it asks for can be seen in requests only.
-    pub fn splice(&self, host: &HostName, port: u16) -> Option<String> {
+    pub fn splice(&self, host: &HostName, port: u16) -> Option<(String, Given)> {
         if self.failed().is_some() {
             return None;
         }
@@ -123,7 +144,8 @@ impl PolicySet {
         if rules(Effect::Deny).next().is_some() {
             return None;
         }
-        rules(Effect::Allow).find(|rule| rule.splice).map(|rule| rule.place.clone())
+        let spliced: Vec<&Rule> = rules(Effect::Allow).filter(|rule| rule.splice).collect();
+        Some((spliced.first()?.place.clone(), Given::of(&spliced)))
     }
 
     /// Whether any rule could allow this host on some port: such names get a synthetic address of their own.
@@ -134,7 +156,16 @@ impl PolicySet {
         let about = self.index.about(host);
         let any = self.rules(&about, Effect::Allow).any(|rule| rule.ports == Ports::Any);
         let closed = self.denials(&about).any(|rule| rule.ports == Ports::Any);
-        (any && !closed) || !self.open_ports(&about).is_empty()
+        let raw = || {
+            let rules = self.rules(&about, Effect::Allow).filter(|rule| rule.tcp);
+            rules.flat_map(|rule| match &rule.ports {
+                Ports::These(ports) => ports.clone(),
+                Ports::Any => Vec::new(),
+            })
+        };
+        (any && !closed)
+            || !self.open_ports(&about).is_empty()
+            || raw().any(|port| matches!(self.decide_raw(host, port), Verdict::Allowed { .. }))
     }
 
     /// In the order of policies and files.
@@ -172,6 +203,7 @@ impl PolicySet {
         let denied = |port: &u16| self.denials(about).any(|rule| rule.ports.contain(*port));
         let mut ports: Vec<u16> = self
             .rules(about, Effect::Allow)
+            .filter(|rule| !rule.tcp)
             .filter_map(|rule| match &rule.ports {
                 Ports::These(ports) => Some(ports),
                 Ports::Any => None,
@@ -184,6 +216,12 @@ impl PolicySet {
         ports.dedup();
         ports
     }
+}
+
+/// By these, if there is one.
+fn allowed(rules: &[&Rule]) -> Option<Verdict> {
+    let rule = rules.first()?.place.clone();
+    Some(Verdict::Allowed { rule, given: Given::of(rules) })
 }
 
 fn denied(rule: &Rule) -> Verdict {
@@ -222,14 +260,22 @@ mod tests {
         let set = set(&[("web", WEB)]);
         let denied = Verdict::Denied { rule: "web.toml:7".into(), note: Some("uploads".into()) };
         for (name, port, verdict) in [
-            ("a.example.com", 443, Verdict::Allowed { rule: "web.toml:2".into() }),
+            ("a.example.com", 443, Verdict::Allowed { rule: "web.toml:2".into(), given: Given::default() }),
             ("a.example.com", 8443, Verdict::NoPort { ports: vec![443] }),
             ("example.com", 443, Verdict::NoHost),
             ("notexample.com", 443, Verdict::NoHost),
             ("bad.example.com", 443, denied.clone()),
             ("bad.example.com", 22, denied),
-            ("worse.bad.example.com", 443, Verdict::Allowed { rule: "web.toml:2".into() }),
-            ("plain.example.net", 80, Verdict::Allowed { rule: "web.toml:4".into() }),
+            (
+                "worse.bad.example.com",
+                443,
+                Verdict::Allowed { rule: "web.toml:2".into(), given: Given::default() },
+            ),
+            (
+                "plain.example.net",
+                80,
+                Verdict::Allowed { rule: "web.toml:4".into(), given: Given::default() },
+            ),
             ("plain.example.net", 443, Verdict::NoPort { ports: vec![80, 8080] }),
             ("plain.example.net", 0, Verdict::NoPort { ports: vec![80, 8080] }),
         ] {
@@ -240,10 +286,53 @@ mod tests {
     }
 
     #[test]
+    fn what_is_raw_is_allowed_by_a_rule_of_its_own_and_no_denial_is_passed_over() {
+        let raw = "[[allow]]\nhost = \"db.example\"\nport = 5432\ntcp = true\n";
+        let of = |text: &str, port| set(&[("r", text)]).decide_raw(&host("db.example"), port);
+        assert!(matches!(of(raw, 5432), Verdict::Allowed { rule, .. } if rule == "r.toml:2"));
+        assert_eq!(of(raw, 5433), Verdict::NoHost);
+        assert_eq!(of("[[allow]]\nhost = \"db.example\"\nport = 5432\n", 5432), Verdict::NoHost);
+        for denial in ["", "methods = \"PUT\"", "port = 5432"] {
+            let text = format!("{raw}[[deny]]\nhost = \"db.example\"\n{denial}\n");
+            assert!(matches!(of(&text, 5432), Verdict::Denied { .. }), "{denial}");
+        }
+        // It is looked up, and opens nothing for requests.
+        let set = set(&[("r", raw)]);
+        let name = host("db.example");
+        assert!(set.may_permit(&name));
+        assert_eq!(set.decide(&name, 5432), Verdict::NoHost);
+        assert_eq!(set.decide_request(&Request::new(&name, 5432, "GET", "/")), Verdict::NoHost);
+    }
+
+    #[test]
+    fn one_more_rule_never_makes_terms_narrower() {
+        let rule = |rest: &str| format!("[[allow]]\nhost = \"a.example\"\n{rest}\n");
+        let given = |rules: &[String]| {
+            let set = set(&[("t", &rules.concat())]);
+            let name = host("a.example");
+            match set.decide_request(&Request::new(&name, 443, "GET", "/")) {
+                Verdict::Allowed { given, .. } => given,
+                other => panic!("{other:?}"),
+            }
+        };
+        let narrow = rule("max-body = \"1K\"\nrate = \"1/s\"");
+        let small = given(std::slice::from_ref(&narrow));
+        assert_eq!((small.max_body, small.rates.len(), small.private), (Some(1024), 1, false));
+        let larger = given(&[narrow.clone(), rule("max-body = \"2K\"\nrate = \"1/m\"\nprivate = true")]);
+        assert_eq!((larger.max_body, larger.rates.len(), larger.private), (Some(2048), 2, true));
+        let free = given(&[narrow.clone(), rule("")]);
+        assert_eq!((free.max_body, free.rates.len()), (None, 0));
+        let other = given(&[narrow, rule("methods = \"PUT\"\nprivate = true")]);
+        assert_eq!((other.max_body, other.private), (Some(1024), false));
+    }
+
+    #[test]
     fn only_a_rule_that_says_so_splices_and_no_denial_is_passed_over() {
         let rule = |host: &str, more: &str| format!("[[allow]]\nhost = {host:?}\n{more}");
         let both = rule("a.example.com", "splice = true\nport = [443, 8443]\n") + &rule("b.example.com", "");
-        let of = |text: &str, name: &str, port| set(&[("s", text)]).splice(&host(name), port);
+        let of = |text: &str, name: &str, port| {
+            set(&[("s", text)]).splice(&host(name), port).map(|(place, _)| place)
+        };
         assert_eq!(of(&both, "a.example.com", 443).as_deref(), Some("s.toml:2"));
         assert_eq!(of(&both, "a.example.com", 8443).as_deref(), Some("s.toml:2"));
         for (name, port) in [("a.example.com", 80), ("b.example.com", 443), ("x.a.example.com", 443)] {
@@ -297,7 +386,8 @@ mod tests {
     #[test]
     fn the_table_of_requests() {
         let set = set(&[("api", API)]);
-        let allowed = |line: u8| Verdict::Allowed { rule: format!("api.toml:{line}") };
+        let allowed =
+            |line: u8| Verdict::Allowed { rule: format!("api.toml:{line}"), given: Given::default() };
         let denied = |line: u8, note: Option<&str>| Verdict::Denied {
             rule: format!("api.toml:{line}"),
             note: note.map(str::to_owned),
@@ -352,7 +442,10 @@ mod tests {
     fn an_open_policy_allows_what_is_not_denied_and_is_loud() {
         let set = set(&[("all", "open = true\n[[deny]]\nhost = \"no.example.com\"\n")]);
         assert_eq!(set.label(), "all(open)");
-        assert_eq!(set.decide(&host("a.test"), 8443), Verdict::Allowed { rule: "all.toml:1".into() });
+        assert_eq!(
+            set.decide(&host("a.test"), 8443),
+            Verdict::Allowed { rule: "all.toml:1".into(), given: Given::default() }
+        );
         assert!(matches!(set.decide(&host("no.example.com"), 443), Verdict::Denied { .. }));
         assert!(set.may_permit(&host("a.test")) && !set.may_permit(&host("no.example.com")));
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::condition::Fit;
-use crate::{Effect, PolicySet, Request, Rule};
+use crate::{Effect, PolicySet, Request, Rule, Terms};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Considered {
@@ -12,6 +12,8 @@ pub struct Considered {
     pub hosts: String,
     pub place: String,
     pub note: Option<String>,
+    pub terms: Terms,
+    pub splice: bool,
     pub outcome: Outcome,
 }
 
@@ -22,6 +24,8 @@ pub enum Outcome {
     NotMethod,
     NotPathOrQuery,
     AmbiguousPath,
+    /// It is about bytes that are neither TLS nor HTTP.
+    Raw,
 }
 
 impl PolicySet {
@@ -37,6 +41,7 @@ fn considered(rule: &Rule, request: &Request<'_>) -> Considered {
         Effect::Deny => rule.conditions.possibly(request),
     };
     let outcome = match fit {
+        _ if rule.tcp => Outcome::Raw,
         _ if !rule.ports.contain(request.port) => Outcome::NotPort,
         Fit::Yes => Outcome::Matches,
         Fit::Unclear(_) => Outcome::AmbiguousPath,
@@ -49,6 +54,8 @@ fn considered(rule: &Rule, request: &Request<'_>) -> Considered {
         hosts: hosts.join(", "),
         place: rule.place.clone(),
         note: rule.note.clone(),
+        terms: rule.terms.clone(),
+        splice: rule.splice,
         outcome,
     }
 }
@@ -61,6 +68,7 @@ impl fmt::Display for Outcome {
             Self::NotMethod => "another method",
             Self::NotPathOrQuery => "another path or query",
             Self::AmbiguousPath => "the path is ambiguous",
+            Self::Raw => "for raw bytes only (tcp), not for requests",
         })
     }
 }

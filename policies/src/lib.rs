@@ -23,9 +23,11 @@ mod parse;
 pub mod path;
 pub mod pattern;
 pub mod request;
+mod show;
+pub mod terms;
 
 pub use annotation::AnnotationError;
-pub use ceiling::{Asked, Beyond, Ceiling};
+pub use ceiling::{Asked, Beyond, Ceiling, Log};
 pub use condition::Conditions;
 pub use decide::{PolicySet, Verdict};
 pub use document::DocumentError;
@@ -37,3 +39,4 @@ pub use name::{HostName, NameError};
 pub use path::{PathError, PathPattern, PathPatternError, RequestPath};
 pub use pattern::{HostPattern, PatternError};
 pub use request::Request;
+pub use terms::{Given, Limits, Rate, Terms};

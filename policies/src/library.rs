@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{Policy, Rule, builtin, document};
+use crate::{Limits, Policy, Rule, builtin, document};
 
 /// More than any policy needs; a larger file is a mistake.
 const MAX_FILE: u64 = 1024 * 1024;
@@ -69,16 +69,24 @@ impl Policies {
             .by_name
             .values()
             .filter(|policy| !policy.extends().is_empty())
-            .map(|policy| match self.inherited(policy, &mut vec![policy.name().to_owned()]) {
-                Ok(rules) => Policy::clone(policy).extended(rules),
-                Err(error) => Policy::failed(policy.name(), error),
+            .map(|policy| {
+                let mut limits = Limits::default();
+                match self.inherited(policy, &mut vec![policy.name().to_owned()], &mut limits) {
+                    Ok(rules) => Policy::clone(policy).extended(rules, limits),
+                    Err(error) => Policy::failed(policy.name(), error),
+                }
             })
             .collect();
         self.by_name.extend(whole.into_iter().map(|policy| (policy.name().to_owned(), Arc::new(policy))));
     }
 
     /// `way` holds the names from the policy that is put together to this one.
-    fn inherited(&self, policy: &Policy, way: &mut Vec<String>) -> Result<Vec<Rule>, String> {
+    fn inherited(
+        &self,
+        policy: &Policy,
+        way: &mut Vec<String>,
+        limits: &mut Limits,
+    ) -> Result<Vec<Rule>, String> {
         let mut rules = Vec::new();
         for extends in policy.extends() {
             let name = &extends.policy;
@@ -100,7 +108,8 @@ impl Policies {
             }
             way.push(name.clone());
             rules.extend(other.rules().iter().cloned());
-            rules.extend(self.inherited(&other, way)?);
+            *limits = limits.and(other.limits());
+            rules.extend(self.inherited(&other, way, limits)?);
             way.pop();
         }
         Ok(rules)
@@ -179,6 +188,20 @@ mod tests {
     use crate::{PolicySet, Verdict};
 
     #[test]
+    fn limits_come_along_and_the_lowest_holds() {
+        let mut policies = Policies::default();
+        for (name, text) in [
+            ("base", "max-requests = 10\nmax-runtime = \"8h\""),
+            ("more", "extends = [\"base\"]\nmax-requests = 20\nmax-bytes = \"1K\""),
+        ] {
+            policies.insert(Policy::parse(name, name, text).unwrap());
+        }
+        let limits = PolicySet::combine(vec![policies.policy("more").unwrap()]).limits();
+        assert_eq!((limits.requests, limits.bytes), (Some(10), Some(1024)));
+        assert_eq!(limits.runtime.unwrap().as_secs(), 8 * 3600);
+    }
+
+    #[test]
     fn files_are_found_and_broken_ones_fail_by_name() {
         let directory = tempfile::tempdir().unwrap();
         let write = |file: &str, text: &str| std::fs::write(directory.path().join(file), text).unwrap();
@@ -253,7 +276,10 @@ mod tests {
         let set = PolicySet::combine(vec![policies.policy("a").unwrap()]);
         let decide = |host: &str| set.decide(&host.parse().unwrap(), 443);
         assert!(matches!(decide("a.example"), Verdict::Denied { .. }));
-        assert_eq!(decide("b.example"), Verdict::Allowed { rule: "b.toml:3".into() });
+        assert_eq!(
+            decide("b.example"),
+            Verdict::Allowed { rule: "b.toml:3".into(), given: crate::Given::default() }
+        );
         assert!(matches!(decide("codeberg.org"), Verdict::Allowed { .. }));
         assert_eq!(policies.policy("pr").unwrap().rules().len(), 4);
     }

@@ -1,6 +1,11 @@
 //! What the author of a file probably did not mean: rules that are written twice, add nothing, or never match. Pure.
 
-use crate::{Effect, Rule};
+use crate::{Effect, HostPattern, Rule};
+
+const RAW: &str = "`tcp`: nobody sees what is inside, and no secret is swapped in it";
+
+const PRIVATE: &str =
+    "`private` below a wildcard: whoever has a name there chooses which of your addresses it is";
 
 /// Every rule is compared with every other.
 const MOST: usize = 2000;
@@ -19,9 +24,13 @@ pub(crate) fn lint(rules: &[(usize, Rule)]) -> Vec<(usize, String)> {
             )
         })
     });
-    let spliced = rules.iter().filter(|(_, rule)| rule.splice);
+    let told = |is: fn(&Rule) -> bool, what: &'static str| {
+        rules.iter().filter(move |(_, rule)| is(rule)).map(move |(at, _)| (*at, what.to_owned()))
+    };
     let mut found: Vec<(usize, String)> = shared.collect();
-    found.extend(spliced.map(|(at, _)| (*at, SPLICED.to_owned())));
+    found.extend(told(|rule| rule.splice, SPLICED));
+    found.extend(told(|rule| rule.tcp, RAW));
+    found.extend(told(is_widely_private, PRIVATE));
     if rules.len() <= MOST {
         found.extend(rules.iter().enumerate().filter_map(|(at, (offset, rule))| {
             rules.iter().enumerate().find_map(|(other_at, (_, other))| {
@@ -33,19 +42,25 @@ pub(crate) fn lint(rules: &[(usize, Rule)]) -> Vec<(usize, String)> {
     found
 }
 
+fn is_widely_private(rule: &Rule) -> bool {
+    rule.terms.private && rule.hosts.iter().any(|host| !matches!(host, HostPattern::Exact(_)))
+}
+
 /// What `other` makes of `rule`, which comes before it, after it, or is it.
 fn superfluous(rule: &Rule, other: &Rule, order: std::cmp::Ordering) -> Option<String> {
     if order.is_eq() || !other.covers(rule) {
         return None;
     }
-    if rule.splice && other.effect == Effect::Deny && !other.conditions.is_empty() {
+    if (rule.splice || rule.tcp) && other.effect == Effect::Deny && !other.conditions.is_empty() {
+        let key = if rule.tcp { "tcp" } else { "splice" };
         return Some(format!(
-            "`splice` never applies: the [[deny]] rule at {} looks into requests, so they are decrypted",
+            "`{key}` never applies: the [[deny]] rule at {} looks into requests, so they are decrypted",
             other.place
         ));
     }
     // What is spliced is not what is decrypted, though both be allowed.
-    if other.effect == Effect::Allow && other.splice != rule.splice {
+    let ways = |rule: &Rule| (rule.splice, rule.tcp, rule.terms.clone());
+    if other.effect == Effect::Allow && ways(other) != ways(rule) {
         return None;
     }
     let same = other.effect == rule.effect && other.conditions == rule.conditions;
@@ -99,6 +114,8 @@ mod tests {
                 "w.toml:2:8: this rule can never match: the [[deny]] rule at w.toml:4 wins",
             ),
             (allow("\"a.example\"\nsplice = true"), "w.toml:2:8: `splice`: nobody sees which host"),
+            (allow("\"a.example\"\ntcp = true\nport = 5432"), "w.toml:2:8: `tcp`: nobody sees"),
+            (allow("\"*.a.example\"\nprivate = true"), "w.toml:2:8: `private` below a wildcard"),
             (allow("\"*.github.io\""), "w.toml:2:8: anybody can have a name below `github.io`"),
         ] {
             let found = warnings(&text);

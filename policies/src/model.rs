@@ -1,6 +1,6 @@
 //! What a policy is: rules with the place they were written at, or the reason why there are none.
 
-use crate::{Conditions, DocumentError, HostName, HostPattern, parse};
+use crate::{Conditions, DocumentError, HostName, HostPattern, Limits, Terms, parse};
 
 /// A named list of rules. One that could not be loaded exists too: it denies everything of a set that it is in,
 /// since a rule that nobody could read may have been a denial.
@@ -10,6 +10,7 @@ pub struct Policy {
     rules: Result<Vec<Rule>, String>,
     extends: Vec<Extends>,
     warnings: Vec<String>,
+    limits: Limits,
 }
 
 /// Another policy whose rules are meant, too; [`crate::Policies`] puts them in.
@@ -31,6 +32,9 @@ pub struct Rule {
     pub conditions: Conditions,
     /// Whether TLS to its hosts is passed through without being decrypted. Only of an allowance without conditions.
     pub splice: bool,
+    /// It is about bytes that are neither TLS nor HTTP, and about nothing else.
+    pub tcp: bool,
+    pub terms: Terms,
     /// Shown in refusals.
     pub note: Option<String>,
     /// `web.toml:12`, or what else made it.
@@ -53,19 +57,20 @@ pub enum Ports {
 
 impl Policy {
     pub fn new(name: impl Into<String>, rules: Vec<Rule>) -> Self {
-        Self { name: name.into(), rules: Ok(rules), extends: Vec::new(), warnings: Vec::new() }
+        let (extends, warnings) = Default::default();
+        Self { name: name.into(), rules: Ok(rules), extends, warnings, limits: Limits::default() }
     }
 
     /// From the text of `file`, which is only for messages and for the places of rules. An empty text allows nothing.
     pub fn parse(name: &str, file: &str, text: &str) -> Result<Self, DocumentError> {
-        let parse::Parsed { rules, extends, warnings } = parse::file(file, text)?;
-        Ok(Self { name: name.to_owned(), rules: Ok(rules), extends, warnings })
+        let parse::Parsed { rules, extends, warnings, limits } = parse::file(file, text)?;
+        Ok(Self { name: name.to_owned(), rules: Ok(rules), extends, warnings, limits })
     }
 
     /// One that could not be loaded; `error` says why, in one line.
     pub fn failed(name: impl Into<String>, error: impl Into<String>) -> Self {
-        let rules = Err(error.into());
-        Self { name: name.into(), rules, extends: Vec::new(), warnings: Vec::new() }
+        let (rules, extends, warnings) = (Err(error.into()), Vec::new(), Vec::new());
+        Self { name: name.into(), rules, extends, warnings, limits: Limits::default() }
     }
 
     pub fn name(&self) -> &str {
@@ -87,9 +92,15 @@ impl Policy {
         &self.extends
     }
 
-    /// The same policy with the rules of those that it extends after its own.
+    /// What a container with it may do in all.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The same policy with the rules of those that it extends after its own, and within their limits.
     #[must_use]
-    pub fn extended(mut self, others: impl IntoIterator<Item = Rule>) -> Self {
+    pub fn extended(mut self, others: impl IntoIterator<Item = Rule>, limits: Limits) -> Self {
+        self.limits = self.limits.and(limits);
         if let Ok(rules) = &mut self.rules {
             rules.extend(others);
         }
@@ -114,7 +125,9 @@ impl Rule {
     /// For every request.
     pub fn new(effect: Effect, hosts: Vec<HostPattern>, ports: Ports, place: impl Into<String>) -> Self {
         let conditions = Conditions::default();
-        Self { effect, hosts, ports, conditions, splice: false, note: None, place: place.into() }
+        let terms = Terms::default();
+        let place = place.into();
+        Self { effect, hosts, ports, conditions, splice: false, tcp: false, terms, note: None, place }
     }
 
     /// Whether every request that `other` is about is one that this rule is about, as far as hosts and ports go.

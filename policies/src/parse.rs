@@ -1,7 +1,6 @@
 //! The text of a policy file into rules.
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use crate::builtin::GITHUB_PR;
@@ -9,20 +8,24 @@ use crate::document::{self, OneOrMany, position};
 use crate::git::{Access, Git};
 use crate::lint::lint;
 use crate::model::Extends;
-use crate::{Conditions, DocumentError, Effect, HostPattern, Ports, Rule};
+use crate::{Conditions, DocumentError, Effect, HostPattern, Limits, Ports, Rule, Terms, terms};
 
 pub(crate) struct Parsed {
     pub(crate) rules: Vec<Rule>,
     pub(crate) extends: Vec<Extends>,
     pub(crate) warnings: Vec<String>,
+    pub(crate) limits: Limits,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
     extends: List,
     repos: List,
     open: Option<Spanned<bool>>,
+    max_requests: Option<u64>,
+    max_bytes: Option<Spanned<Size>>,
+    max_runtime: Option<Spanned<String>>,
     #[serde(default)]
     allow: Vec<RawRule>,
     #[serde(default)]
@@ -42,16 +45,22 @@ struct RawRule {
     git: Option<Spanned<RawAccess>>,
     repos: List,
     note: Option<String>,
-    tcp: Later,
-    private: Later,
-    max_body: Later,
-    rate: Later,
-    splice: Option<Spanned<bool>>,
-    inspect: Later,
+    tcp: Flag,
+    private: Flag,
+    max_body: Option<Spanned<Size>>,
+    rate: Option<Spanned<String>>,
+    splice: Flag,
+    inspect: Flag,
 }
 
-/// A key of the language that this version does not do: passed over, it would allow more than is written.
-type Later = Option<Spanned<IgnoredAny>>;
+type Flag = Option<Spanned<bool>>;
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a size, as 4096 or \"10M\"")]
+enum Size {
+    Bytes(u64),
+    Text(String),
+}
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -73,8 +82,17 @@ pub(crate) fn file(file: &str, text: &str) -> Result<Parsed, DocumentError> {
         rules.insert(0, (0, Rule::new(Effect::Allow, vec![HostPattern::Everything], Ports::Any, place)));
     }
     let extends = source.extends(raw.extends, raw.repos)?;
+    let runtime = raw.max_runtime.as_ref().map(|time| {
+        terms::time(time.get_ref())
+            .map_err(|error| source.error(time.span().start, format!("`max-runtime`: {error}")))
+    });
+    let limits = Limits {
+        requests: raw.max_requests,
+        bytes: raw.max_bytes.as_ref().map(|size| source.size("max-bytes", size)).transpose()?,
+        runtime: runtime.transpose()?,
+    };
     let rules = rules.into_iter().map(|(_, rule)| rule).collect();
-    Ok(Parsed { rules, extends, warnings })
+    Ok(Parsed { rules, extends, warnings, limits })
 }
 
 struct Source<'a> {
@@ -103,47 +121,88 @@ impl Source<'_> {
     fn rule(&self, effect: Effect, raw: RawRule) -> Result<(usize, Rule), DocumentError> {
         let at = raw.host.span().start;
         let hosts = self.each("host", &raw.host, |host| host.parse::<HostPattern>())?;
-        let later = [
-            ("tcp", &raw.tcp),
-            ("private", &raw.private),
-            ("max-body", &raw.max_body),
-            ("rate", &raw.rate),
-            ("inspect", &raw.inspect),
-        ];
-        if let Some((key, value)) = later.iter().find_map(|(key, value)| Some((key, value.as_ref()?))) {
-            let message = format!("`{key}` is not supported by this version; leave it out");
-            return Err(self.error(value.span().start, message));
-        }
-        let splice = self.splice(effect, &raw)?;
+        let splice = self.unseen("splice", &raw.splice, effect, &raw)?;
+        let tcp = self.unseen("tcp", &raw.tcp, effect, &raw)?;
+        self.only_one_of(&raw)?;
+        let terms = self.terms(effect, &raw)?;
         let rule = Rule {
             effect,
             hosts,
             ports: self.ports(effect, raw.port)?,
             conditions: self.conditions(effect, raw.methods, raw.paths, raw.query, raw.git, raw.repos)?,
             splice,
+            tcp,
+            terms,
             note: raw.note,
             place: self.place(at),
         };
         Ok((at, rule))
     }
 
-    /// What is not decrypted can be asked for nothing but host and port.
-    fn splice(&self, effect: Effect, raw: &RawRule) -> Result<bool, DocumentError> {
-        let Some(splice) = raw.splice.as_ref().filter(|splice| *splice.get_ref()) else { return Ok(false) };
-        let at = splice.span().start;
+    /// What is not looked into can be asked for nothing but host and port.
+    fn unseen(&self, key: &str, flag: &Flag, effect: Effect, raw: &RawRule) -> Result<bool, DocumentError> {
+        let Some(at) = said(flag) else { return Ok(false) };
         if effect == Effect::Deny {
-            return Err(self.error(at, "`splice` is for an [[allow]]; a [[deny]] lets nothing through"));
+            return Err(
+                self.error(at, format!("`{key}` is for an [[allow]]; a [[deny]] lets nothing through"))
+            );
         }
         let lists = [("methods", &raw.methods), ("paths", &raw.paths), ("query", &raw.query)];
         let beside = lists.iter().find_map(|(key, list)| list.as_ref().map(|_| *key));
-        match beside.or(raw.git.as_ref().map(|_| "git")) {
+        let beside = beside.or(raw.git.as_ref().map(|_| "git")).or(raw.max_body.as_ref().map(|_| "max-body"));
+        match beside {
             None => Ok(true),
-            Some(key) => {
+            Some(other) => {
                 let message =
-                    format!("`splice` beside `{key}`, which nobody can see in what is not decrypted");
+                    format!("`{key}` beside `{other}`, which nobody can see in what is not decrypted");
                 Err(self.error(at, message))
             }
         }
+    }
+
+    fn only_one_of(&self, raw: &RawRule) -> Result<(), DocumentError> {
+        if let Some(inspect) = raw.inspect.as_ref().filter(|inspect| !*inspect.get_ref()) {
+            let message =
+                "`inspect` is what is done with every host; where it must not be, write `splice = true`";
+            return Err(self.error(inspect.span().start, message));
+        }
+        let flags = [("inspect", &raw.inspect), ("splice", &raw.splice), ("tcp", &raw.tcp)];
+        let mut said = flags.iter().filter_map(|(key, flag)| Some((key, said(flag)?)));
+        if let (Some((one, _)), Some((other, at))) = (said.next(), said.next()) {
+            return Err(self.error(at, format!("`{other}` beside `{one}`; make two rules of it")));
+        }
+        if let Some(at) = said_tcp_without_port(raw) {
+            return Err(self.error(at, "`tcp` needs a `port`; 443 is for HTTPS"));
+        }
+        Ok(())
+    }
+
+    fn size(&self, key: &str, size: &Spanned<Size>) -> Result<u64, DocumentError> {
+        match size.get_ref() {
+            Size::Bytes(bytes) => Ok(*bytes),
+            Size::Text(text) => {
+                terms::size(text).map_err(|error| self.error(size.span().start, format!("`{key}`: {error}")))
+            }
+        }
+    }
+
+    fn terms(&self, effect: Effect, raw: &RawRule) -> Result<Terms, DocumentError> {
+        let rate = raw.rate.as_ref().map(|rate| {
+            rate.get_ref().parse().map_err(|error| self.error(rate.span().start, format!("`rate`: {error}")))
+        });
+        let max_body = raw.max_body.as_ref().map(|size| self.size("max-body", size));
+        let keys = [
+            ("private", said(&raw.private)),
+            ("rate", raw.rate.as_ref().map(|rate| rate.span().start)),
+            ("max-body", raw.max_body.as_ref().map(|size| size.span().start)),
+        ];
+        if let Some((key, at)) =
+            keys.iter().find_map(|(key, at)| Some((key, (*at)?))).filter(|_| effect == Effect::Deny)
+        {
+            return Err(self.error(at, format!("`{key}` is for an [[allow]]; a [[deny]] allows nothing")));
+        }
+        let private = said(&raw.private).is_some();
+        Ok(Terms { private, max_body: max_body.transpose()?, rate: rate.transpose()? })
     }
 
     fn ports(&self, effect: Effect, raw: Option<Spanned<OneOrMany<u16>>>) -> Result<Ports, DocumentError> {
@@ -245,6 +304,15 @@ impl Source<'_> {
     fn error(&self, at: usize, message: impl Into<String>) -> DocumentError {
         DocumentError::at(self.file, self.text, at, message)
     }
+}
+
+/// Where a flag says yes.
+fn said(flag: &Flag) -> Option<usize> {
+    flag.as_ref().filter(|flag| *flag.get_ref()).map(|flag| flag.span().start)
+}
+
+fn said_tcp_without_port(raw: &RawRule) -> Option<usize> {
+    said(&raw.tcp).filter(|_| raw.port.is_none())
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -365,9 +433,29 @@ mod tests {
                 "p.toml:4:9: `repos`: write them",
             ),
             ("[[allow]]\nhost = \"a.b\"\ngit = \"read\"\npaths = \"/\"", "p.toml:4:9: `paths` beside `git`"),
+            ("[[allow]]\nhost = \"a.b\"\nmax-body = \"1T\"", "p.toml:3:12: `max-body`: write a size"),
+            ("[[allow]]\nhost = \"a.b\"\nmax-body = -1", "p.toml:3:12: "),
+            ("[[allow]]\nhost = \"a.b\"\nrate = \"60\"", "p.toml:3:8: `rate`: write a rate"),
+            ("[[allow]]\nhost = \"a.b\"\nrate = 60", "p.toml:3:8: "),
+            ("[[deny]]\nhost = \"a.b\"\nrate = \"1/s\"", "p.toml:3:8: `rate` is for an [[allow]]"),
+            ("[[deny]]\nhost = \"a.b\"\nprivate = true", "p.toml:3:11: `private` is for an [[allow]]"),
+            ("[[allow]]\nhost = \"a.b\"\ntcp = true", "p.toml:3:7: `tcp` needs a `port`"),
+            ("[[deny]]\nhost = \"a.b\"\nport = 1\ntcp = true", "p.toml:4:7: `tcp` is for an [[allow]]"),
             (
-                "[[allow]]\nhost = \"a.b\"\nmax-body = 1",
-                "p.toml:3:12: `max-body` is not supported by this version",
+                "[[allow]]\nhost = \"a.b\"\nport = 1\ntcp = true\nmethods = \"GET\"",
+                "p.toml:4:7: `tcp` beside `methods`, which nobody can see",
+            ),
+            (
+                "[[allow]]\nhost = \"a.b\"\nport = 1\ntcp = true\nsplice = true",
+                "p.toml:4:7: `tcp` beside `splice`; make two rules",
+            ),
+            (
+                "[[allow]]\nhost = \"a.b\"\nsplice = true\ninspect = true",
+                "p.toml:3:10: `splice` beside `inspect`; make two rules",
+            ),
+            (
+                "[[allow]]\nhost = \"a.b\"\ninspect = false",
+                "p.toml:3:11: `inspect` is what is done with every",
             ),
             ("[[deny]]\nhost = \"a.b\"\nsplice = true", "p.toml:3:10: `splice` is for an [[allow]]"),
             ("[[allow]]\nhost = \"a.b\"\nsplice = 1", "p.toml:3:10: invalid type: integer"),
@@ -379,6 +467,9 @@ mod tests {
                 "[[allow]]\nhost = \"a.b\"\npaths = \"/\"\nsplice = true",
                 "p.toml:4:10: `splice` beside `paths`, which",
             ),
+            ("max-runtime = \"8\"", "p.toml:1:15: `max-runtime`: write a time"),
+            ("max-bytes = \"x\"", "p.toml:1:13: `max-bytes`: write a size"),
+            ("max-requests = -1", "p.toml:1:16: "),
             ("open = 1", "p.toml:1:8: invalid type: integer"),
             ("repos = \"o/r\"", "p.toml:1:9: `repos` here is for extends"),
             ("extend = \"a\"", "p.toml:1:1: unknown key `extend`; did you mean `extends`?"),

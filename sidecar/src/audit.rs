@@ -1,6 +1,7 @@
 //! One JSON line for each request, or for each connection that never became one. Names of secrets, never a value.
 
 mod lines;
+mod recent;
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use crate::container::Container;
 use crate::credentials::Vault;
 use crate::credentials::ledger::Ledger;
 use crate::current::Current;
+use crate::metrics::Metrics;
+use crate::operator::notify::Notifier;
 use crate::reason::Reason;
 
 /// What happened. Start it with [`Entry::new`], fill in what becomes known, hand it to [`Audit::write`].
@@ -104,12 +107,26 @@ impl Entry {
     }
 }
 
+#[cfg(test)]
+impl Entry {
+    pub(crate) fn sample() -> Self {
+        use crate::credentials::Rights;
+        use crate::dns::SyntheticNames;
+        let id = "a".repeat(64).parse().unwrap();
+        let (rights, names) = (Rights::default(), SyntheticNames::default());
+        let container = Container::new(id, None, "generic".to_owned(), rights, names, Vec::new());
+        Self::new(&container, "https")
+    }
+}
+
 /// Where entries go. Cheap to clone.
 #[derive(Clone)]
 pub struct Audit {
     lines: Arc<Lines>,
     vault: Current<Vault>,
     ledger: Arc<Ledger>,
+    metrics: Arc<Metrics>,
+    notifier: Option<Arc<Notifier>>,
 }
 
 /// The most characters of a text that a container chose, in one field of a line.
@@ -118,11 +135,22 @@ const LONGEST: usize = 1024;
 impl Audit {
     /// Whatever holds a real value of the vault is withheld from the lines.
     pub fn new(sink: impl Write + Send + 'static, vault: Current<Vault>) -> Self {
-        Self { lines: Lines::new(sink), vault, ledger: Arc::default() }
+        let (ledger, metrics) = Default::default();
+        Self { lines: Lines::new(sink), vault, ledger, metrics, notifier: None }
     }
 
     pub fn stdout(vault: Current<Vault>) -> Self {
         Self::new(io::stdout(), vault)
+    }
+
+    /// The same, and the operator's command is told of leaks and of hosts that are refused for the first time.
+    #[must_use]
+    pub fn notifying(self, notifier: Option<Arc<Notifier>>) -> Self {
+        Self { notifier, ..self }
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// What lines may show of a text that a container chose: all of it is searched before it is shortened.
@@ -150,6 +178,11 @@ impl Audit {
         &self.ledger
     }
 
+    /// Lines of this run from number `from` on, as far as they are kept.
+    pub fn since(&self, from: u64) -> understudy_control::Lines {
+        self.lines.since(from)
+    }
+
     /// Sees to it that one whole line is written, now or with others of this moment.
     pub fn write(&self, mut entry: Entry) {
         entry.duration = u64::try_from(entry.started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -163,6 +196,10 @@ impl Audit {
             }
             (Decision::Denied, _) => {}
             _ => self.ledger.swapped(&entry.secrets, entry.time),
+        }
+        self.metrics.count(&entry);
+        if let Some(notifier) = &self.notifier {
+            notifier.tell_of(&entry);
         }
         self.lines.push(&entry);
     }

@@ -7,11 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use understudy_control::annotation::KNOWN;
-use understudy_control::{Prepare, Refusal};
-use understudy_policies::{Asked, Ceiling, PolicySet};
+use understudy_control::annotation::{self, KNOWN};
+use understudy_control::{ManagedFile, Prepare, Refusal};
+use understudy_policies::annotation::OPERATOR;
+use understudy_policies::{Asked, Ceiling, Log, Policy, PolicySet, Rule};
 
 use crate::credentials::{Rights, Terms};
+use crate::operator::Mode;
 
 /// The user's; a missing file limits nothing.
 pub fn load(path: &Path) -> Result<Ceiling> {
@@ -27,10 +29,14 @@ pub fn load(path: &Path) -> Result<Ceiling> {
 /// # Errors
 /// The first thing in them that goes beyond a ceiling.
 pub fn apply(terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Refusal> {
-    let rights = Rights { policy: Arc::clone(&terms.policy), grants: Arc::clone(&terms.grants) };
-    let Rights { policy, grants } = limit(rights, &terms.harness, prepare, own)?;
+    let (policy, grants) = (Arc::clone(&terms.policy), Arc::clone(&terms.grants));
+    let rights = Rights { policy, grants, mode: terms.mode, ..Rights::default() };
+    let Rights { policy, grants, mode, .. } = limit(rights, &terms.harness, prepare, own)?;
     let mut notes = terms.notes;
     notes.extend(open(&policy).map(|name| format!("policy `{name}` allows every public host")));
+    if mode == Mode::Log {
+        notes.push("mode `log`: every public host is allowed, and recorded".to_owned());
+    }
     Ok(Terms { policy, grants, notes, ..terms })
 }
 
@@ -51,8 +57,11 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
         check(&managed, prepare, harness, &rights, "managed rule", |place| {
             format!("leave it out, or ask the administrator of this machine to change {place}")
         })?;
+        may_log(&rights, managed.log().unwrap_or(Log::WithSecrets), &file.path)?;
         policies.extend(managed.denials().map(Arc::new));
     }
+    // As with an open policy: the annotation can be a stranger's.
+    may_log(&rights, own.log().unwrap_or_default(), "ceiling.toml")?;
     if let Some(open) = open(&rights.policy).find(|name| !own.permits_open(name)) {
         // A compose file of a stranger's can name it, too.
         return Err(Refusal::new(
@@ -63,12 +72,93 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
     check(own, prepare, harness, &rights, "your own rule", |place| {
         format!("leave it out, or change {place}")
     })?;
+    let secrets = rights.grants.names();
+    if let Some(host) = own.unnamed(&rights.policy).filter(|_| !secrets.is_empty()) {
+        // It can be a stranger's, too: what a secret lets the agent read could be sent there.
+        return Err(Refusal::new(
+            format!(
+                "annotation understudy.allow opens `{host}` to a container that is given `{}`, which needs your word",
+                secrets.join("`, `")
+            ),
+            format!(
+                "write `annotations.allow-hosts = [\"{host}\"]` into ceiling.toml; or leave it out, and let `{host}` in when \
+                 it is needed: understudy.mode=ask, or `understudy allow {host} --container NAME`"
+            ),
+        ));
+    }
     policies.extend(own.denials().map(Arc::new));
     let mut rights = rights;
     if policies.len() > rights.policy.policies().len() {
         rights.policy = Arc::new(PolicySet::combine(policies));
     }
     Ok(rights)
+}
+
+/// In mode `log`, a container that was talked into it can send what it likes where it likes.
+fn may_log(rights: &Rights, said: Log, file: &str) -> Result<(), Refusal> {
+    if rights.mode != Mode::Log {
+        return Ok(());
+    }
+    let secrets = rights.grants.names();
+    let (what, needed) = match said {
+        Log::WithSecrets => return Ok(()),
+        Log::WithoutSecrets if secrets.is_empty() => return Ok(()),
+        Log::WithoutSecrets | Log::Never if !secrets.is_empty() => (
+            format!(
+                "mode `log` allows every public host to a container that is given `{}`",
+                secrets.join("`, `")
+            ),
+            "with-secrets",
+        ),
+        Log::WithoutSecrets | Log::Never => {
+            ("mode `log` allows every public host".to_owned(), "without-secrets")
+        }
+    };
+    Err(Refusal::new(
+        format!("{what}, which needs a second word"),
+        format!(
+            "write `modes.log = \"{needed}\"` into {file}, if that is what you want; or use understudy.mode=ask"
+        ),
+    ))
+}
+
+/// The same rights with rules that the operator decided on, but for those that go beyond a ceiling now.
+#[must_use]
+pub fn with_decided(
+    mut rights: Rights,
+    decided: Vec<Rule>,
+    managed: &[ManagedFile],
+    own: &Ceiling,
+) -> Rights {
+    let within: Vec<Rule> =
+        decided.into_iter().filter(|rule| may_decide(rule, managed, own).is_ok()).collect();
+    if !within.is_empty() {
+        let mut policies = rights.policy.policies().to_vec();
+        policies.push(Arc::new(Policy::new(OPERATOR, within)));
+        rights.policy = Arc::new(PolicySet::combine(policies));
+    }
+    rights
+}
+
+/// Whether an operator may decide so.
+///
+/// # Errors
+/// The ceiling that it goes beyond.
+pub fn may_decide(rule: &Rule, managed: &[ManagedFile], own: &Ceiling) -> Result<(), Refusal> {
+    let policy = Policy::new(OPERATOR, vec![rule.clone()]);
+    for file in managed {
+        let managed = Ceiling::parse("managed", &file.path, &file.text, &KNOWN).map_err(|error| {
+            Refusal::new(error.to_string(), "the administrator of this machine must mend it")
+        })?;
+        managed.check_hosts(&policy).map_err(|beyond| {
+            Refusal::new(
+                beyond.to_string(),
+                format!("ask the administrator of this machine to change {}", beyond.place),
+            )
+        })?;
+    }
+    own.check_hosts(&policy)
+        .map_err(|beyond| Refusal::new(beyond.to_string(), format!("change {}", beyond.place)))
 }
 
 fn check(
@@ -81,10 +171,12 @@ fn check(
 ) -> Result<(), Refusal> {
     let annotations: Vec<&str> = prepare.annotations.keys().map(String::as_str).collect();
     let secrets = rights.grants.names();
-    let asked = Asked { annotations: &annotations, harness, policy: &rights.policy, secrets: &secrets };
-    ceiling.check(&asked).map_err(|beyond| {
-        let reason = format!("{} goes beyond {whose} `{}` ({})", beyond.what, beyond.rule, beyond.place);
-        Refusal::new(reason, remedy(&beyond.place))
+    annotation::list(harness).try_for_each(|harness| {
+        let asked = Asked { annotations: &annotations, harness, policy: &rights.policy, secrets: &secrets };
+        ceiling.check(&asked).and_then(|()| ceiling.check_mode(rights.mode.name())).map_err(|beyond| {
+            let reason = format!("{} goes beyond {whose} `{}` ({})", beyond.what, beyond.rule, beyond.place);
+            Refusal::new(reason, remedy(&beyond.place))
+        })
     })
 }
 
@@ -92,8 +184,8 @@ fn check(
 mod tests {
     use std::collections::BTreeMap;
 
-    use understudy_control::{ManagedFile, Placement, User, annotation};
-    use understudy_policies::{Policy, Verdict};
+    use understudy_control::{Placement, User, annotation};
+    use understudy_policies::Verdict;
 
     use super::*;
     use crate::credentials::Grants;
@@ -113,11 +205,22 @@ mod tests {
     }
 
     fn given(policy: Policy, managed: &[&str], own: &str) -> Result<Terms, Refusal> {
+        holding(Grants::default(), Mode::Deny, policy, managed, own)
+    }
+
+    fn holding(
+        grants: Grants,
+        mode: Mode,
+        policy: Policy,
+        managed: &[&str],
+        own: &str,
+    ) -> Result<Terms, Refusal> {
         let prepare = prepare(managed);
         let terms = Terms {
             harness: "generic".to_owned(),
             policy: Arc::new(PolicySet::combine(vec![Arc::new(policy)])),
-            grants: Arc::new(Grants::default()),
+            mode,
+            grants: Arc::new(grants),
             asked: crate::credentials::Asked::new(&prepare, "generic", Grants::default()),
             env: Vec::new(),
             placement: Placement::default(),
@@ -137,6 +240,68 @@ mod tests {
         assert_eq!(terms.policy.label(), "understudy.allow");
         let verdict = terms.policy.decide(&"evil.example".parse().unwrap(), 443);
         assert!(matches!(verdict, Verdict::Allowed { .. }), "{verdict:?}");
+    }
+
+    #[test]
+    fn with_a_secret_they_open_what_the_user_named() {
+        let with = |own| {
+            let policy = Policy::from_allow_annotation("a.example, b.example:8443").unwrap();
+            holding(["key"].into_iter().collect(), Mode::Deny, policy, &[], own)
+        };
+        let refusal = with("").unwrap_err();
+        assert!(refusal.reason.contains("opens `a.example` to a container that is given `key`"), "{refusal}");
+        assert!(refusal.remedy.starts_with("write `annotations.allow-hosts = [\"a.example\"]`"), "{refusal}");
+        let refusal = with("annotations.allow-hosts = \"a.example\"").unwrap_err();
+        assert!(refusal.reason.contains("`b.example`"), "{refusal}");
+        assert!(with("annotations.allow-hosts = [\"a.example\", \"b.example\"]").is_ok());
+        assert!(with("annotations.allow-hosts = \"*\"").is_ok());
+    }
+
+    #[test]
+    fn mode_log_needs_a_second_word_and_another_for_secrets() {
+        let of = |grants: &[&str], managed: &[&str], own: &str| {
+            let grants: Grants = grants.iter().copied().collect();
+            holding(grants, Mode::Log, Policy::new("p", Vec::new()), managed, own)
+        };
+        for (grants, own, said) in [
+            (&[][..], "", Some("without-secrets")),
+            (&["key"], "", Some("with-secrets")),
+            (&["key"], "modes.log = \"without-secrets\"", Some("with-secrets")),
+            (&[], "modes.log = \"never\"", Some("without-secrets")),
+            (&[], "modes.log = \"without-secrets\"", None),
+            (&["key"], "modes.log = \"with-secrets\"", None),
+        ] {
+            let found = of(grants, &[], own).err().map(|refusal| refusal.remedy);
+            assert_eq!(found.is_some(), said.is_some(), "{own}: {found:?}");
+            assert!(found.unwrap_or_default().contains(said.unwrap_or_default()));
+        }
+        let all = "modes.log = \"with-secrets\"";
+        assert!(of(&[], &["modes.forbid = \"log\""], all).unwrap_err().reason.contains("modes.forbid"));
+        assert!(of(&["key"], &["modes.log = \"without-secrets\""], all).is_err());
+        assert!(of(&[], &[""], all).unwrap().notes.iter().any(|note| note.contains("mode `log`")));
+    }
+
+    #[test]
+    fn an_operator_decides_within_both_ceilings() {
+        let managed = |text: &str| vec![ManagedFile { path: "/m.toml".into(), text: text.into() }];
+        let rule = |host: &str| {
+            Rule::new(
+                understudy_policies::Effect::Allow,
+                vec![host.parse().unwrap()],
+                understudy_policies::Ports::These(vec![443]),
+                "operator decision 1",
+            )
+        };
+        let own = Ceiling::parse("ceiling", "ceiling.toml", "deny = \"b.example\"", &KNOWN).unwrap();
+        let files = managed("hosts = [\"*.corp.example\", \"b.example\"]");
+        assert!(may_decide(&rule("a.corp.example"), &files, &own).is_ok());
+        assert!(may_decide(&rule("a.example"), &files, &own).unwrap_err().remedy.contains("/m.toml:1"));
+        assert!(may_decide(&rule("b.example"), &files, &own).unwrap_err().remedy.contains("ceiling.toml:1"));
+        let rights =
+            with_decided(Rights::default(), vec![rule("a.example"), rule("x.corp.example")], &files, &own);
+        let decide = |host: &str| rights.policy.decide(&host.parse().unwrap(), 443);
+        assert!(matches!(decide("x.corp.example"), Verdict::Allowed { .. }));
+        assert_eq!(decide("a.example"), Verdict::NoHost);
     }
 
     #[test]

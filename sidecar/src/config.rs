@@ -52,6 +52,11 @@ impl Directories {
         self.config.join("harnesses")
     }
 
+    /// The store of accounts.
+    pub fn accounts(&self) -> PathBuf {
+        self.state.join("accounts")
+    }
+
     pub fn instructions(&self) -> PathBuf {
         self.config.join("instructions")
     }
@@ -72,6 +77,8 @@ pub struct Settings {
     /// Names that are where the operator says, private addresses included.
     pub names: HashMap<HostName, Vec<PinnedAddress>>,
     pub upstream_proxy: Option<ProxySettings>,
+    /// A command that is told of questions, leaks and refusals, with its arguments.
+    pub notify: Vec<String>,
 }
 
 /// `[upstream-proxy]`: the HTTP proxy that the sidecar itself leaves by.
@@ -152,7 +159,8 @@ impl Settings {
         let upstream_proxy = file.upstream_proxy.map(proxy).transpose();
         let upstream_proxy =
             upstream_proxy.map_err(|(key, why)| value(&format!("upstream-proxy.{key}"), why))?;
-        Ok(Self { extra_ca: file.extra_ca, resolvers, synthetic_range, names, upstream_proxy })
+        let (extra_ca, notify) = (file.extra_ca, file.notify);
+        Ok(Self { extra_ca, resolvers, synthetic_range, names, upstream_proxy, notify })
     }
 }
 
@@ -164,6 +172,7 @@ struct File {
     synthetic_range: Option<Ipv4Net>,
     names: HashMap<String, OneOrMany>,
     upstream_proxy: Option<ProxyTable>,
+    notify: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -211,7 +220,8 @@ fn proxy(table: ProxyTable) -> Result<ProxySettings, (&'static str, String)> {
         && credential.is_none()
         && variable.is_none()
         && command.is_none();
-    let written = Written { file, podman_secret, credential, variable, command, timeout, cache: None };
+    let (account, cache) = (None, None);
+    let written = Written { file, podman_secret, credential, variable, command, account, timeout, cache };
     let credentials = match none {
         true => None,
         false => Some(written.source(0).map_err(|(_, why)| ("credentials", why))?),

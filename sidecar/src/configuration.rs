@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use understudy_control::{PlacedFile, Prepare, Refusal, annotation};
 use understudy_harnesses::Harnesses;
-use understudy_policies::{Ceiling, Policies};
+use understudy_policies::{Ceiling, Policies, Rule};
 
 pub use live::{Live, Remember};
 
@@ -18,7 +18,7 @@ use crate::credentials::{Asked, Catalogue, Rights, Terms, Vault, grants, rights,
 use crate::dns::UpstreamProxy;
 use crate::instructions::Instructions;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Configuration {
     pub settings: Settings,
     /// The sidecar's own way out, with its credentials.
@@ -62,8 +62,9 @@ impl Configuration {
 
     fn instructions_for(&self, prepare: &Prepare, harness: &str) -> Result<Vec<PlacedFile>, Refusal> {
         let asked = prepare.annotations.get(annotation::INSTRUCTIONS).map(String::as_str);
-        let Ok(harness) = self.harnesses.harness(harness) else { return Ok(Vec::new()) };
-        let files = self.instructions.files(harness, asked)?;
+        let harnesses: Vec<_> =
+            annotation::list(harness).filter_map(|name| self.harnesses.harness(name).ok()).collect();
+        let files = self.instructions.files(&harnesses, asked)?;
         match files.iter().find_map(|file| self.vault.real_value_in(file.content.as_bytes())) {
             Some(secret) => Err(Refusal::new(
                 format!("the instructions hold the real value of secret `{secret}`"),
@@ -73,10 +74,12 @@ impl Configuration {
         }
     }
 
-    /// What a running container may do: nothing, where it goes beyond a ceiling now.
-    pub fn rights(&self, asked: &Asked) -> Rights {
+    /// What a running container may do: nothing, where it goes beyond a ceiling now. `decided` are the operator's rules
+    /// for it.
+    pub fn rights(&self, asked: &Asked, decided: Vec<Rule>) -> Rights {
         let rights = rights(asked, &self.harnesses, &self.policies, &self.vault);
-        ceiling::limit(rights, &asked.harness, &asked.prepare, &self.ceiling)
-            .unwrap_or_else(|refusal| Rights::none(asked, refusal.reason))
+        let rights = ceiling::limit(rights, &asked.harness, &asked.prepare, &self.ceiling)
+            .unwrap_or_else(|refusal| Rights::none(asked, refusal.reason));
+        ceiling::with_decided(rights, decided, &asked.prepare.managed, &self.ceiling)
     }
 }

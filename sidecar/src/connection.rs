@@ -5,7 +5,8 @@ pub mod classify;
 pub mod connect;
 pub mod identity;
 pub mod original;
-pub mod refusal;
+pub mod raw;
+mod refusal;
 mod relay;
 mod splice;
 

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, watch};
 use understudy_control::ContainerId;
-use understudy_policies::PolicySet;
+use understudy_policies::Limits;
 
-use crate::credentials::{Grants, Rights};
+use crate::credentials::{Holdings, Rights};
 use crate::dns::SyntheticNames;
+use crate::operator::Rates;
 use crate::proxy::HELD_AT_ONCE;
 
 #[derive(Debug)]
@@ -19,13 +21,21 @@ pub struct Container {
     pub name: Option<String>,
     pub harness: String,
     rights: ArcSwap<Rights>,
+    /// What was minted for it, and what its secrets were before.
+    pub holdings: Holdings,
     /// Which synthetic address stands for which name, in this container only.
     pub names: SyntheticNames,
     pub notes: Vec<String>,
     pub counters: Counters,
+    /// How often rules with a rate were used.
+    pub rates: Rates,
     /// Bodies that are held whole in memory.
     pub held_bodies: Arc<Semaphore>,
+    /// When the sidecar took it over.
+    since: Instant,
     revoked: watch::Sender<bool>,
+    /// How often its rights were set.
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -35,8 +45,12 @@ pub struct Counters {
     pub open_requests: AtomicU64,
     pub allowed: AtomicU64,
     pub denied: AtomicU64,
-    /// Connections that a revocation ended.
+    /// Connections and requests that were ended before their end.
     pub terminated: AtomicU64,
+    /// Requests that were decided on, and connections that were passed through.
+    pub requests: AtomicU64,
+    /// Both ways.
+    pub bytes: AtomicU64,
 }
 
 /// Counts a connection for as long as it lives, also when its task panics.
@@ -48,15 +62,44 @@ impl Container {
         id: ContainerId,
         name: Option<String>,
         harness: String,
-        policy: Arc<PolicySet>,
-        grants: Arc<Grants>,
+        rights: Rights,
         names: SyntheticNames,
         notes: Vec<String>,
     ) -> Self {
-        let (counters, rights) = (Counters::default(), ArcSwap::from_pointee(Rights { policy, grants }));
+        let (counters, rights) = (Counters::default(), ArcSwap::from_pointee(rights));
+        let holdings = Holdings::default();
         let held_bodies = Arc::new(Semaphore::new(HELD_AT_ONCE));
-        let revoked = watch::channel(false).0;
-        Self { id, name, harness, rights, names, notes, counters, held_bodies, revoked }
+        let (revoked, changes) = (watch::channel(false).0, watch::channel(0).0);
+        let (rates, since) = (Rates::default(), Instant::now());
+        Self {
+            id,
+            name,
+            harness,
+            rights,
+            holdings,
+            names,
+            notes,
+            counters,
+            rates,
+            held_bodies,
+            since,
+            revoked,
+            changes,
+        }
+    }
+
+    /// Which limit of its policies it has reached, and what that is.
+    pub fn reached(&self, limits: Limits) -> Option<String> {
+        let (requests, bytes) = (self.counters.requests.load(Relaxed), self.counters.bytes.load(Relaxed));
+        let runtime = self.since.elapsed();
+        if limits.requests.is_some_and(|most| requests >= most) {
+            return Some(format!("it has made {requests} requests, and `max-requests` allows no more"));
+        }
+        if limits.bytes.is_some_and(|most| bytes >= most) {
+            return Some(format!("it has moved {bytes} bytes, and `max-bytes` allows no more"));
+        }
+        let over = limits.runtime.is_some_and(|most| runtime >= most);
+        over.then(|| format!("it has run for {} s, and `max-runtime` allows no more", runtime.as_secs()))
     }
 
     /// What people call it: its name, or the first 12 digits of its id.
@@ -70,12 +113,27 @@ impl Container {
     }
 
     pub fn set_rights(&self, rights: Rights) {
-        self.rights.store(Arc::new(rights));
+        let before = self.rights.swap(Arc::new(rights));
+        let after = self.rights();
+        let gone = before.values.iter().filter(|value| !after.values.contains(value));
+        self.holdings.keep_former(gone.cloned());
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Another number than before once its rights were set anew.
+    pub fn changes(&self) -> u64 {
+        *self.changes.borrow()
+    }
+
+    /// Changes whenever its rights are set.
+    pub fn changing(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// Ends its listeners, connections and grants for good.
     pub fn revoke(&self) {
         self.revoked.send_replace(true);
+        self.holdings.forget();
     }
 
     pub fn is_revoked(&self) -> bool {

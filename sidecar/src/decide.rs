@@ -1,16 +1,18 @@
 //! From a policy and a request to a permit, or to the reason why not. Pure.
 
-use understudy_policies::{HostName, PolicySet, Request, Verdict};
+use understudy_policies::{Given, HostName, PolicySet, Request, Verdict};
 
+use crate::credentials::catalogue::TokenEndpoint;
 use crate::reason::Reason;
 
-/// That policy allows this host and port. Nothing else can make one, and nothing can be dialled without one.
+/// That policy, or the operator, allows this host and port. Nothing can be dialled without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permit {
     host: HostName,
     port: u16,
     policy: String,
     rule: String,
+    given: Given,
 }
 
 /// Why not, with what a person needs in order to change it.
@@ -26,6 +28,12 @@ pub struct Denial {
 }
 
 impl Permit {
+    /// Where accounts are renewed is the operator's own configuration, and no container's request.
+    pub fn of_token_endpoint(endpoint: &TokenEndpoint) -> Self {
+        let (policy, rule) = ("accounts".to_owned(), endpoint.to_string());
+        Self { host: endpoint.host.clone(), port: endpoint.port, policy, rule, given: Given::default() }
+    }
+
     pub fn host(&self) -> &HostName {
         &self.host
     }
@@ -38,6 +46,11 @@ impl Permit {
         &self.policy
     }
 
+    /// Under which terms.
+    pub fn given(&self) -> &Given {
+        &self.given
+    }
+
     /// Where the rule that allowed it stands, as `web.toml:3` or `annotation understudy.allow`.
     pub fn rule(&self) -> &str {
         &self.rule
@@ -46,15 +59,32 @@ impl Permit {
 
 /// To pass TLS through without decrypting it. None if no rule says that; what is inspected is decided request by request.
 pub fn decide_splice(policy: &PolicySet, host: &HostName, port: u16) -> Option<Permit> {
-    let rule = policy.splice(host, port)?;
-    Some(Permit { host: host.clone(), port, policy: policy.label().to_owned(), rule })
+    let (rule, given) = policy.splice(host, port)?;
+    let policy = policy.label().to_owned();
+    Some(Permit { host: host.clone(), port, policy, rule, given })
+}
+
+/// For bytes that are neither TLS nor HTTP.
+pub fn decide_raw(policy: &PolicySet, host: &HostName, port: u16) -> Result<Permit, Denial> {
+    let (reason, rule) = match policy.decide_raw(host, port) {
+        Verdict::Allowed { rule, given } => {
+            let policy = policy.label().to_owned();
+            return Ok(Permit { host: host.clone(), port, policy, rule, given });
+        }
+        Verdict::Denied { rule, .. } => (Reason::DeniedByRule, Some(rule)),
+        Verdict::Failed { .. } => (Reason::PolicyFailed, None),
+        _ => (Reason::ProtocolNotAllowed, None),
+    };
+    let remedy = format!("add to a policy: [[allow]] host = \"{host}\", port = {port}, tcp = true");
+    Err(Denial { reason, policy: policy.label().to_owned(), rule, remedy })
 }
 
 pub fn decide(policy: &PolicySet, request: &Request<'_>) -> Result<Permit, Denial> {
     let (host, port) = (request.host, request.port);
     let (reason, rule, remedy) = match policy.decide_request(request) {
-        Verdict::Allowed { rule } => {
-            return Ok(Permit { host: host.clone(), port, policy: policy.label().to_owned(), rule });
+        Verdict::Allowed { rule, given } => {
+            let policy = policy.label().to_owned();
+            return Ok(Permit { host: host.clone(), port, policy, rule, given });
         }
         Verdict::Denied { rule, note } => {
             let why = note.map(|note| format!(" ({note})")).unwrap_or_default();
@@ -91,14 +121,15 @@ pub fn decide(policy: &PolicySet, request: &Request<'_>) -> Result<Permit, Denia
     Err(Denial { reason, policy: policy.label().to_owned(), rule, remedy })
 }
 
-/// Both ways to allow it: for one container, and for good.
+/// Every way to allow it: for a container that runs, for one that is started, and for good.
 fn allow(host: &HostName, port: u16) -> String {
     let (suffix, key) = match port {
         443 => (String::new(), String::new()),
         _ => (format!(":{port}"), format!(", port = {port}")),
     };
     format!(
-        "start the container with --annotation understudy.allow={host}{suffix}, or add to a policy: [[allow]] host = \"{host}\"{key}"
+        "run `understudy allow {host}{suffix} --container NAME`, start the container with --annotation \
+         understudy.allow={host}{suffix}, or add to a policy: [[allow]] host = \"{host}\"{key}"
     )
 }
 
@@ -138,7 +169,7 @@ mod tests {
                 Reason::HostNotAllowed,
                 "[[allow]] host = \"b.example\", port = 80",
             ),
-            (vec![web()], "a.example", 22, Reason::PortNotAllowed, "use port 443 or 8443, or start"),
+            (vec![web()], "a.example", 22, Reason::PortNotAllowed, "use port 443 or 8443, or run"),
             (vec![web()], "no.example", 443, Reason::DeniedByRule, "web.toml:5 (uploads)"),
             (vec![web(), broken], "a.example", 443, Reason::PolicyFailed, "broken.toml:1:1: no"),
             (vec![], "a.example", 443, Reason::HostNotAllowed, "understudy.allow=a.example"),
@@ -157,8 +188,8 @@ mod tests {
         let set = PolicySet::combine(vec![Arc::new(Policy::parse("api", "api.toml", text).unwrap())]);
         let host = "api.example".parse().unwrap();
         for (method, target, reason, said) in [
-            ("POST", "/v1/a", Reason::MethodNotAllowed, "use GET, or start"),
-            ("GET", "/v2/a", Reason::PathNotAllowed, "`repos` at api.toml:2, or start"),
+            ("POST", "/v1/a", Reason::MethodNotAllowed, "use GET, or run"),
+            ("GET", "/v2/a", Reason::PathNotAllowed, "`repos` at api.toml:2, or run"),
             ("GET", "/v1//a", Reason::PathAmbiguous, "an empty segment (`//`): write it in its plain form"),
         ] {
             let denial = decide(&set, &Request::new(&host, 443, method, target)).unwrap_err();

@@ -70,9 +70,9 @@ fn policy(
             let login = harness.logins.iter().find(|login| login.name == *name);
             login.with_context(|| format!("harness {} has no login `{name}`", harness.name))
         });
-        let level = arguments.privacy.as_deref();
-        if let Some(level) = level.filter(|level| !harness.privacy.levels.contains_key(*level)) {
-            bail!("harness {} has no privacy level `{level}`", harness.name);
+        let level = harness.level(arguments.privacy.as_deref());
+        if let Some(asked) = arguments.privacy.as_ref().filter(|asked| *asked != level) {
+            bail!("harness {} has no privacy level `{asked}`", harness.name);
         }
         let hosts = harness.allowed_hosts(login.transpose()?, level);
         return Ok(Arc::new(builtin::harness_only(&harness.name, hosts)));
@@ -104,8 +104,13 @@ fn explain(set: &PolicySet, url: &str, method: &str) -> Result<(String, bool)> {
             Effect::Allow => "allow",
             Effect::Deny => "deny",
         };
+        let splice = if rule.splice { ", splice: TLS is not decrypted" } else { "" };
         let note = rule.note.map(|note| format!(" ({note})")).unwrap_or_default();
-        let _ = writeln!(text, "  {} [[{effect}]] {}: {}{note}", rule.place, rule.hosts, rule.outcome);
+        let _ = writeln!(
+            text,
+            "  {} [[{effect}]] {}{splice}{}: {}{note}",
+            rule.place, rule.hosts, rule.terms, rule.outcome
+        );
     }
     Ok((text, verdict.is_ok()))
 }

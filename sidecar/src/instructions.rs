@@ -38,18 +38,20 @@ impl Instructions {
         broken.map(|(name, error)| format!("instructions `{name}`: {error}")).collect()
     }
 
-    /// The files of `harness` with what `understudy.instructions` asks for: nothing, the built-in ones (without it), or
+    /// The files of `harnesses` with what `understudy.instructions` asks for: nothing, the built-in ones (without it), or
     /// these and the ones of that name, or that text. A single word is a name.
-    pub fn files(&self, harness: &Descriptor, asked: Option<&str>) -> Result<Vec<PlacedFile>, Refusal> {
+    pub fn files(&self, harnesses: &[&Descriptor], asked: Option<&str>) -> Result<Vec<PlacedFile>, Refusal> {
         let asked = asked.map(str::trim);
         let content = match asked {
             Some(NONE) => String::new(),
             None | Some("") => BUILT_IN.to_owned(),
             Some(asked) => format!("{BUILT_IN}\n{}", self.text(asked)?),
         };
-        if harness.instructions.is_empty() && asked.is_some_and(|asked| !["", NONE].contains(&asked)) {
+        let paths = || harnesses.iter().flat_map(|harness| &harness.instructions);
+        if paths().next().is_none() && asked.is_some_and(|asked| !["", NONE].contains(&asked)) {
+            let names: Vec<&str> = harnesses.iter().map(|harness| harness.name.as_str()).collect();
             return Err(refusal(
-                format!("harness {} has no file for instructions", harness.name),
+                format!("harness {} has no file for instructions", names.join(", ")),
                 "leave the annotation out, or write a descriptor with `instructions` (docs/harnesses.md)",
             ));
         }
@@ -57,7 +59,7 @@ impl Instructions {
             let (path, content) = (path.clone(), content.clone());
             PlacedFile { path, mode: 0o644, write: Write::Block, content }
         };
-        Ok(harness.instructions.iter().map(file).collect())
+        Ok(paths().map(file).collect())
     }
 
     fn text<'a>(&'a self, asked: &'a str) -> Result<&'a str, Refusal> {
@@ -125,7 +127,7 @@ mod tests {
         let harnesses = Harnesses::default();
         let vibe = harnesses.harness("mistral-vibe").unwrap();
         let content = |asked| {
-            let files = instructions.files(vibe, asked).unwrap();
+            let files = instructions.files(&[vibe], asked).unwrap();
             assert_eq!((files.len(), files[0].path.as_str()), (1, "~/.vibe/AGENTS.md"));
             files[0].content.clone()
         };
@@ -140,10 +142,12 @@ mod tests {
         let (_kept, instructions) = instructions();
         let harnesses = Harnesses::default();
         let generic = harnesses.harness("generic").unwrap();
+        let both = [generic, harnesses.harness("mistral-vibe").unwrap()];
+        assert_eq!(instructions.files(&both, Some("careful")).unwrap().len(), 1);
         for asked in [None, Some("none"), Some("")] {
-            assert!(instructions.files(generic, asked).unwrap().is_empty());
+            assert!(instructions.files(&[generic], asked).unwrap().is_empty());
         }
-        assert!(instructions.files(generic, Some("careful")).is_err());
+        assert!(instructions.files(&[generic], Some("careful")).is_err());
     }
 
     #[test]
@@ -160,7 +164,7 @@ mod tests {
             ("long", "longer than 16384 bytes"),
             (&long, "longer than 16384 bytes"),
         ] {
-            let refusal = instructions.files(vibe, Some(asked)).unwrap_err();
+            let refusal = instructions.files(&[vibe], Some(asked)).unwrap_err();
             assert!(refusal.to_string().contains(said), "{refusal}");
             assert!(refusal.reason.starts_with("annotation understudy.instructions: "), "{refusal}");
         }

@@ -1,5 +1,6 @@
 //! Understudy's sidecar: the only way out of an agent's container, and the only place where real credentials are.
 
+pub mod accounts;
 pub mod attach;
 pub mod audit;
 pub mod ceiling;
@@ -17,6 +18,9 @@ pub mod explain;
 pub mod harden;
 pub mod harness_files;
 pub mod instructions;
+pub mod login;
+pub mod metrics;
+pub mod operator;
 pub mod policy_files;
 pub mod proxy;
 pub mod reason;
@@ -25,4 +29,5 @@ pub mod secrets;
 pub mod serve;
 pub mod status;
 pub mod tls;
+pub mod trail;
 pub mod workers;

@@ -9,8 +9,10 @@ use clap::{Parser, Subcommand};
 use understudy::config::Directories;
 use understudy::credentials::Catalogue;
 use understudy::secrets::{add, kinds};
-use understudy::{check, environment_file, explain, harness_files, policy_files, secrets, serve, status};
-use understudy_control::{Client, ControlDirectory, Reply, Request};
+use understudy::{
+    check, environment_file, explain, harness_files, login, policy_files, secrets, serve, status, trail,
+};
+use understudy_control::{Client, ControlDirectory, Decide, Effect, Lasting, Reply, Request};
 use understudy_harnesses::Harnesses;
 
 /// Lets AI coding agents run unattended in Podman containers without giving them a real credential.
@@ -51,6 +53,45 @@ enum Command {
     },
     /// List secrets: where each comes from and may go, who holds its stand-in, what was done with it
     Secrets(SecretsArguments),
+    /// Accounts: logins that the sidecar keeps and renews
+    #[command(subcommand)]
+    Login(login::Command),
+    /// Let containers that run reach a host, beside what policies say; within both ceilings
+    ///
+    /// The decision is kept in the state volume, is listed by `status`, and is taken back by `withdraw`.
+    Allow(DecideArguments),
+    /// Keep containers that run from a host, whatever policies say
+    Deny(DecideArguments),
+    /// Take back what `allow` or `deny` decided
+    Withdraw {
+        #[command(flatten)]
+        control: Control,
+        /// As `status` lists it
+        number: u64,
+    },
+    /// The last audit lines, by container, host, time
+    Log {
+        #[command(flatten)]
+        control: Control,
+        #[command(flatten)]
+        arguments: trail::LogArguments,
+    },
+    /// Each audit line as it comes; on a terminal, a key answers what containers in mode `ask` ask
+    Watch {
+        #[command(flatten)]
+        control: Control,
+        #[command(flatten)]
+        arguments: trail::watch::WatchArguments,
+    },
+    /// Print counts in the text format of Prometheus
+    Metrics(Control),
+    /// Print a policy of what a container was refused, or was let through without a rule
+    Learn {
+        #[command(flatten)]
+        control: Control,
+        /// Its name, or the beginning of its id
+        container: String,
+    },
     /// End a container's connections and grants at once, and keep it from getting new ones
     Revoke {
         #[command(flatten)]
@@ -135,6 +176,29 @@ struct ConfigDirectory {
 }
 
 #[derive(Debug, clap::Args)]
+struct DecideArguments {
+    #[command(flatten)]
+    control: Control,
+    /// A host, or `*.HOST` for those below it; with `:PORT` (without: 443 is allowed, every port denied)
+    host: String,
+    /// For this container, as long as it exists: its name, its id, or the beginning of its id
+    #[arg(long, value_name = "NAME")]
+    container: Option<String>,
+    /// For a time, as `10m`, `2h` or `1d`
+    #[arg(long = "for", value_name = "TIME", value_parser = trail::filter::seconds)]
+    time: Option<u64>,
+    /// Until it is taken back
+    #[arg(long, conflicts_with = "time")]
+    always: bool,
+    /// For the requests that wait for an answer now, and no others
+    #[arg(long, conflicts_with_all = ["time", "always"])]
+    once: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
 struct Control {
     /// The directory of the control socket
     #[arg(long, value_name = "DIR", default_value = "/run/understudy/control")]
@@ -159,6 +223,33 @@ fn main() -> ExitCode {
         Command::Harness(command) => harness_files::run(&command),
         Command::Status { control, json } => print_status(&control, json),
         Command::Secrets(arguments) => print_secrets(&arguments),
+        Command::Login(command) => login::run(&command).map(|told| {
+            print!("{told}");
+            ExitCode::SUCCESS
+        }),
+        Command::Allow(arguments) => decide(&arguments, Effect::Allow),
+        Command::Deny(arguments) => decide(&arguments, Effect::Deny),
+        Command::Withdraw { control, number } => control.call(Request::Withdraw { number }).map(|reply| {
+            if let Reply::Decided(decision) = reply {
+                println!("taken back: {}", status::decided(&decision));
+            }
+            ExitCode::SUCCESS
+        }),
+        Command::Log { control, arguments } => {
+            trail::log(&arguments, &|request| control.call(request)).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Watch { control, arguments } => {
+            trail::watch::run(&arguments, &|request| control.call(request)).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Metrics(control) => control.call(Request::Metrics).map(|reply| {
+            if let Reply::Metrics(text) = reply {
+                print!("{text}");
+            }
+            ExitCode::SUCCESS
+        }),
+        Command::Learn { control, container } => {
+            trail::learn::run(&container, &|request| control.call(request)).map(|()| ExitCode::SUCCESS)
+        }
         Command::Revoke { control, container } => {
             control.call(Request::Revoke { container }).map(|_| ExitCode::SUCCESS)
         }
@@ -178,6 +269,22 @@ fn print_status(control: &Control, json: bool) -> Result<ExitCode> {
         println!("{}", serde_json::to_string_pretty(&found)?);
     } else {
         print!("{}", status::table(&found));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn decide(arguments: &DecideArguments, effect: Effect) -> Result<ExitCode> {
+    let lasting = match arguments {
+        DecideArguments { once: true, .. } => Lasting::Once,
+        DecideArguments { time: Some(seconds), .. } => Lasting::Seconds(*seconds),
+        DecideArguments { always: true, .. } => Lasting::Always,
+        _ => Lasting::Container,
+    };
+    let (host, container) = (arguments.host.clone(), arguments.container.clone());
+    match arguments.control.call(Request::Decide(Decide { effect, host, container, lasting }))? {
+        Reply::Decided(decision) if arguments.json => println!("{}", serde_json::to_string(&decision)?),
+        Reply::Decided(decision) => println!("{}", status::decided(&decision)),
+        _ => {}
     }
     Ok(ExitCode::SUCCESS)
 }

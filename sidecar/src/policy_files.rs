@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use understudy_policies::from::{self, Paths};
-use understudy_policies::{Policies, builtin};
+use understudy_policies::{Policies, Policy, builtin};
 
 use crate::config::Directories;
 
@@ -19,6 +20,14 @@ pub enum Command {
         #[command(flatten)]
         directories: Directories,
         name: String,
+    },
+    /// What the rules of one policy are that another has not, and the other way round; exit status 1 if there are any
+    Diff {
+        #[command(flatten)]
+        directories: Directories,
+        /// A policy's name, or a file (a path with a `/` in it)
+        before: String,
+        after: String,
     },
     /// Print a policy to start from; it allows nothing yet
     New,
@@ -42,10 +51,48 @@ pub fn run(command: &Command) -> Result<ExitCode> {
             print!("{}", list(&Policies::load(Some(&directories.policies()))));
         }
         Command::Show { directories, name } => print!("{}", show(directories, name)?),
+        Command::Diff { directories, before, after } => return diff(directories, before, after),
         Command::New => print!("{NEW}"),
         Command::From { directory, all_paths } => return propose(directory, *all_paths),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn diff(directories: &Directories, before: &str, after: &str) -> Result<ExitCode> {
+    let policies = Policies::load(Some(&directories.policies()));
+    let rules = |name: &str| -> Result<Vec<String>> {
+        let policy = named_or_file(&policies, name)?;
+        if let Some(error) = policy.error() {
+            bail!("policy {name:?}: {error}");
+        }
+        Ok(policy.rules().iter().map(ToString::to_string).collect())
+    };
+    let (text, same) = difference(&rules(before)?, &rules(after)?);
+    print!("{text}");
+    Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn named_or_file(policies: &Policies, name: &str) -> Result<Arc<Policy>> {
+    if name.contains('/') {
+        let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
+        let mut with = policies.clone();
+        // Under a name of its own, so that it can extend what there is.
+        with.insert(Policy::parse(name, name, &text)?);
+        return with.policy(name).with_context(|| name.to_owned());
+    }
+    policies
+        .policy(name)
+        .with_context(|| format!("there is no policy {name:?}; list them with: understudy policy list"))
+}
+
+/// The order of rules means nothing.
+fn difference(before: &[String], after: &[String]) -> (String, bool) {
+    let only = |sign: char, these: &[String], others: &[String]| -> String {
+        these.iter().filter(|rule| !others.contains(rule)).map(|rule| format!("{sign} {rule}\n")).collect()
+    };
+    let text = only('-', before, after) + &only('+', after, before);
+    let same = text.is_empty();
+    (text, same)
 }
 
 fn propose(directory: &Path, all_paths: bool) -> Result<ExitCode> {
@@ -93,8 +140,6 @@ fn show(directories: &Directories, name: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use understudy_policies::Policy;
-
     use super::*;
 
     fn directories(files: &[(&str, &str)]) -> (tempfile::TempDir, Directories) {
@@ -132,6 +177,24 @@ mod tests {
         ] {
             assert!(text.contains(line), "{text}");
         }
+    }
+
+    #[test]
+    fn two_policies_differ_in_rules_and_not_in_their_order() {
+        let a = "[[allow]]\nhost = \"a.example\"\n[[allow]]\nhost = \"b.example\"";
+        let b = "[[allow]]\nhost = \"b.example\"\n[[allow]]\nhost = \"a.example\"";
+        let (_kept, directories) =
+            directories(&[("a.toml", a), ("b.toml", b), ("c.toml", "extends = [\"a\"]\nopen = true")]);
+        let policies = Policies::load(Some(&directories.policies()));
+        let rules = |name: &str| -> Vec<String> {
+            let policy = named_or_file(&policies, name).unwrap();
+            policy.rules().iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(difference(&rules("a"), &rules("b")), (String::new(), true));
+        assert_eq!(difference(&rules("a"), &rules("c")), ("+ allow *, every port\n".to_owned(), false));
+        let file = directories.policies().join("b.toml");
+        assert_eq!(rules("b"), rules(file.to_str().unwrap()));
+        assert!(named_or_file(&policies, "none").is_err());
     }
 
     #[test]

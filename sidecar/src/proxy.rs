@@ -15,14 +15,17 @@ mod h2_limits;
 mod headers;
 mod held_body;
 mod judge;
+mod minted_answer;
 mod page;
 mod pool_key;
 mod record;
+mod renewal;
 mod request;
 mod request_body;
 mod response;
 mod searches;
 mod stream;
+mod token_endpoint;
 pub mod websocket;
 
 pub use answered::answered;

@@ -39,8 +39,14 @@ pub enum Reason {
     ProxyRequest,
     /// TRACE, or one that does the same.
     TraceMethod,
+    /// Announced trailers, which the engine would lose.
+    RequestTrailers,
     /// A limit on connections or names was reached.
     Overloaded,
+    /// More requests in a time than the rules that allow them say.
+    RateLimited,
+    /// The container has done as much as its policies let it do in all.
+    LimitReached,
     /// The operator revoked the container.
     Revoked,
     /// A credential that is neither a stand-in nor minted, on its way to a host that a secret is bound to.
@@ -57,12 +63,16 @@ pub enum Reason {
     BodyTooLarge,
     /// Such a body that is compressed.
     BodyEncoded,
+    /// A body of a type that no placement is about, at an endpoint that reads credentials from bodies.
+    BodyUndeclared,
     /// A real credential in a request of the container.
     RealCredential,
     /// A stand-in over a connection that is not verified TLS.
     CredentialInClear,
     /// A request to an endpoint that creates or stores credentials, and that no secret's `minting` allows.
     CredentialMinting,
+    /// The provider ended the login of an account: only another login helps.
+    LoginNeeded,
     /// The name resolves to a private, loopback, link-local or otherwise special address.
     PrivateAddress,
     /// The name does not resolve.
@@ -102,7 +112,10 @@ impl Reason {
             Self::DirectConnection => "direct-connection",
             Self::ProxyRequest => "proxy-request",
             Self::TraceMethod => "trace-method",
+            Self::RequestTrailers => "request-trailers",
             Self::Overloaded => "overloaded",
+            Self::RateLimited => "rate-limited",
+            Self::LimitReached => "limit-reached",
             Self::Revoked => "revoked",
             Self::ForeignCredential => "foreign-credential",
             Self::CredentialNotGranted => "credential-not-granted",
@@ -111,9 +124,11 @@ impl Reason {
             Self::CredentialRestricted => "credential-restricted",
             Self::BodyTooLarge => "body-too-large",
             Self::BodyEncoded => "body-encoded",
+            Self::BodyUndeclared => "body-undeclared",
             Self::RealCredential => "real-credential",
             Self::CredentialInClear => "credential-in-clear",
             Self::CredentialMinting => "credential-minting",
+            Self::LoginNeeded => "login-needed",
             Self::PrivateAddress => "private-address",
             Self::NameNotFound => "name-not-found",
             Self::UpstreamFailed => "upstream-failed",
@@ -141,11 +156,12 @@ impl Reason {
     pub fn status(self) -> u16 {
         match self {
             Self::Malformed | Self::PathAmbiguous | Self::NameMissing | Self::HandshakeFailed => 400,
+            Self::LoginNeeded => 401,
             Self::NameMismatch => 421,
             Self::Timeout => 408,
             Self::BodyTooLarge => 413,
-            Self::BodyEncoded => 415,
-            Self::Overloaded => 429,
+            Self::BodyEncoded | Self::BodyUndeclared => 415,
+            Self::Overloaded | Self::RateLimited => 429,
             Self::NameNotFound
             | Self::UpstreamFailed
             | Self::UpstreamProxyFailed
@@ -153,6 +169,7 @@ impl Reason {
             | Self::UnreadableAnswer => 502,
             Self::UpstreamTimeout => 504,
             Self::Internal => 500,
+            Self::RequestTrailers => 501,
             _ => 403,
         }
     }

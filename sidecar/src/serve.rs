@@ -1,22 +1,25 @@
 //! `understudy serve`: puts the parts together, runs them, and takes them apart again on SIGTERM.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use understudy_control::{ControlDirectory, HelloSecret, Listener};
 
+use crate::accounts::{Client, Keeper, Store};
 use crate::attach::descriptors::Sockets;
 use crate::attach::registry::{Registry, RegistryParts};
 use crate::attach::revocations::Revocations;
 use crate::audit::Audit;
+use crate::ceiling;
 use crate::config::Directories;
 use crate::configuration::{Configuration, Live, Remember};
 use crate::connection::{self, Redirected};
@@ -28,8 +31,12 @@ use crate::current::Current;
 use crate::dns::Resolver;
 use crate::dns::serve::DnsService;
 use crate::harden;
+use crate::operator::notify::Notifier;
+use crate::operator::questions::{OnAsk, QuestionLimits};
+use crate::operator::{Decisions, Questions, decisions};
 use crate::proxy::{Gateway, GatewayParts, Limits, answered};
 use crate::reload::{self, Now, Reloader};
+use crate::tls::roots::read_roots;
 use crate::tls::{Authority, write_roots};
 use crate::workers::{Threads, Workers};
 
@@ -55,9 +62,10 @@ async fn serve(directories: &Directories, live: Arc<Live>, workers: Workers, dra
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
 
-    let audit = Audit::stdout(live.vault().clone());
+    let notifier = notifier(&live)?;
+    let audit = Audit::stdout(live.vault().clone()).notifying(notifier.clone());
     let resolver = Current::new(Arc::new(resolver(&live.current())?));
-    let (registry, listener, gateway) = build(directories, &live, &resolver, workers, &audit)?;
+    let (registry, listener, gateway) = build(directories, &live, &resolver, workers, &audit, notifier)?;
     let stop = Arc::new(AtomicBool::new(false));
     let control = {
         let (registry, stop) = (Arc::clone(&registry), Arc::clone(&stop));
@@ -99,6 +107,7 @@ fn build(
     resolver: &Current<Resolver>,
     workers: Workers,
     audit: &Audit,
+    notifier: Option<Arc<Notifier>>,
 ) -> Result<(Arc<Registry>, Listener, Arc<Gateway>)> {
     let authority = Authority::load_or_create(&directories.state)?;
     let certificate = authority.certificate_pem().to_owned();
@@ -106,12 +115,20 @@ fn build(
     let settings = &live.current().settings;
     write_roots(&roots_file, &settings.extra_ca)?;
     let range = settings.synthetic_range;
+    let accounts = keeper(directories, live, resolver, &roots_file)?;
+    tokio::spawn(Arc::clone(&accounts).run());
+    let on_ask =
+        notifier.map(|notifier| -> OnAsk { Box::new(move |question| notifier.tell_of_question(question)) });
+    let questions = Questions::new(QuestionLimits::default(), on_ask);
+    let decisions = Arc::new(Decisions::load(&directories.state.join("decisions.json"))?);
     let gateway = Gateway::new(GatewayParts {
         authority,
         roots_file,
         vault: live.vault().clone(),
         resolver: resolver.clone(),
+        accounts: Some(accounts),
         audit: audit.clone(),
+        questions: Arc::clone(&questions),
         original_destination: Arc::new(Redirected),
         limits: Limits::default(),
         workers,
@@ -120,12 +137,23 @@ fn build(
     let probe = std::net::UdpSocket::bind("127.0.0.1:0").context("loopback in the sidecar's own network")?;
     let own_cookie = understudy_control::sys::netns_cookie(&probe)
         .context("SO_NETNS_COOKIE (Linux 5.14 or later is needed)")?;
-    let [terms, rights, problems] = [live, live, live].map(Arc::clone);
+    let [terms, rights, problems, limits] = [live, live, live, live].map(Arc::clone);
+    let (decided, lines, counts) = (Arc::clone(&decisions), audit.clone(), audit.clone());
     let (vault, ledger) = (live.vault().clone(), Arc::clone(audit.ledger()));
     let (runtime, audit, serving) = (Handle::current(), audit.clone(), Arc::clone(&gateway));
     let registry = Registry::new(RegistryParts {
         decide_terms: Box::new(move |prepare| terms.current().terms(prepare)),
-        decide_rights: Box::new(move |asked| rights.current().rights(asked)),
+        decide_rights: Box::new(move |asked| {
+            let decided = decided.rules(&asked.prepare.id, decisions::now());
+            rights.current().rights(asked, decided)
+        }),
+        may_decide: Box::new(move |rule, managed| {
+            ceiling::may_decide(rule, managed, &limits.current().ceiling)
+        }),
+        decisions,
+        questions,
+        metrics: Box::new(move |status| counts.metrics().text(status)),
+        lines: Box::new(move |from| lines.since(from)),
         start: Box::new(move |container, sockets| {
             let _context = runtime.enter();
             start(&container, sockets, &serving, &audit)
@@ -148,6 +176,17 @@ fn build(
         "the control directory (mount it: -v $XDG_RUNTIME_DIR/understudy/control:/run/understudy/control)",
     )?;
     Ok((Arc::new(registry), listener, gateway))
+}
+
+fn keeper(
+    directories: &Directories,
+    live: &Arc<Live>,
+    resolver: &Current<Resolver>,
+    roots_file: &Path,
+) -> Result<Arc<Keeper>> {
+    let client = Client::new(&read_roots(roots_file)?, resolver.clone()).context("upstream roots")?;
+    let (store, vault, live) = (Store::new(directories.accounts()), live.vault().clone(), Arc::clone(live));
+    Ok(Keeper::new(store, vault, client, Handle::current(), move || live.reload_accounts()))
 }
 
 fn resolver(configuration: &Configuration) -> Result<Resolver> {
@@ -199,6 +238,17 @@ fn start(
         tokio::spawn(Arc::clone(&dns).serve_tcp(tokio::net::TcpListener::from_std(listener)?));
     }
     Ok(())
+}
+
+/// Who tells the operator by a command. A container has none of the host's commands, so it would tell nobody.
+fn notifier(live: &Live) -> Result<Option<Arc<Notifier>>> {
+    let words = live.current().settings.notify.clone();
+    if !words.is_empty() && !Surroundings::of_this_process().host_run {
+        bail!(
+            "sidecar.toml: `notify` runs a command on the host, and this sidecar runs in a container; leave it out, and use `understudy watch`"
+        );
+    }
+    Ok(Notifier::start(words)?.map(Arc::new))
 }
 
 fn hello() -> Result<HelloSecret> {

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use understudy_control::Status;
+use understudy_control::{DecisionStatus, Effect, QuestionStatus, Status};
+
+use crate::operator::decisions;
 
 const HEAD: [&str; 9] =
     ["CONTAINER", "ID", "STATE", "HARNESS", "POLICY", "SECRETS", "OPEN", "ALLOWED", "DENIED"];
@@ -16,7 +18,10 @@ pub fn table(status: &Status) -> String {
             container.id.short().to_owned(),
             container.state.clone(),
             container.harness.clone(),
-            container.policy.clone(),
+            match container.mode.as_str() {
+                "deny" => container.policy.clone(),
+                mode => format!("{} ({mode})", container.policy),
+            },
             if container.secrets.is_empty() { "-".to_owned() } else { container.secrets.join(",") },
             container.open_connections.to_string(),
             container.allowed.to_string(),
@@ -43,10 +48,36 @@ pub fn table(status: &Status) -> String {
             let _ = writeln!(text, "note: {name}: {note}");
         }
     }
+    for question in &status.questions {
+        let QuestionStatus { container, host, port, waiting, left, .. } = question;
+        let _ = writeln!(
+            text,
+            "question: {container}: may it reach {host}:{port}? ({waiting} waiting, {left} s left)"
+        );
+    }
+    for decision in &status.decisions {
+        let _ = writeln!(text, "decision: {}", decided(decision));
+    }
     for problem in &status.problems {
         let _ = writeln!(text, "problem: {problem}");
     }
     text
+}
+
+/// `3: allow a.example:443 in 0123456789ab for 540 s`
+pub fn decided(decision: &DecisionStatus) -> String {
+    let DecisionStatus { number, effect, host, port, container, until } = decision;
+    let effect = match effect {
+        Effect::Allow => "allow",
+        Effect::Deny => "deny",
+    };
+    let port = port.map_or(String::new(), |port| format!(":{port}"));
+    let whom = container.as_ref().map_or("every container", |id| id.short());
+    let time = match until {
+        Some(until) => format!("for {} s", until.saturating_sub(decisions::now()) / 1000),
+        None => "until it is taken back".to_owned(),
+    };
+    format!("{number}: {effect} {host}{port} in {whom} {time}")
 }
 
 #[cfg(test)]
@@ -62,6 +93,7 @@ mod tests {
             name: Some("agent".to_owned()),
             harness: "claude-code".to_owned(),
             policy: "harness-only".to_owned(),
+            mode: "ask".to_owned(),
             state: "attached".to_owned(),
             secrets: vec!["anthropic".to_owned()],
             open_connections: 2,
@@ -75,12 +107,36 @@ mod tests {
             uptime: 5,
             containers: vec![container],
             problems: vec!["web.toml:3: unknown key".to_owned()],
+            decisions: vec![DecisionStatus {
+                number: 3,
+                effect: Effect::Deny,
+                host: "*.a.example".to_owned(),
+                port: None,
+                container: None,
+                until: None,
+            }],
+            questions: vec![QuestionStatus {
+                container: "agent".to_owned(),
+                container_id: "ab".repeat(32).parse().unwrap(),
+                host: "b.example".to_owned(),
+                port: 443,
+                waiting: 2,
+                left: 40,
+            }],
         };
         let text = table(&status);
         assert_eq!(
             text.lines().nth(2).unwrap(),
-            "agent      abababababab  attached  claude-code  harness-only  anthropic  2     30       4"
+            "agent      abababababab  attached  claude-code  harness-only (ask)  anthropic  2     30       4"
         );
-        assert!(text.contains("note: agent: SSL_CERT_FILE was set\nproblem: web.toml:3: unknown key\n"));
+        assert!(
+            text.contains(
+                "note: agent: SSL_CERT_FILE was set\n\
+                 question: agent: may it reach b.example:443? (2 waiting, 40 s left)\n\
+                 decision: 3: deny *.a.example in every container until it is taken back\n\
+                 problem: web.toml:3: unknown key\n"
+            ),
+            "{text}"
+        );
     }
 }

@@ -12,6 +12,7 @@ pub mod directory;
 pub mod guest;
 pub mod id;
 pub mod message;
+pub mod operator;
 pub mod server;
 pub mod status;
 pub mod sys;
@@ -25,5 +26,6 @@ pub use message::{
     Envelope, EnvironmentVariable, HelloSecret, LoginFile, ManagedFile, PlacedFile, Placement, Prepare,
     Prepared, Reattach, Refusal, Reply, Request, User, VERSION, Write,
 };
+pub use operator::{Decide, DecisionStatus, Effect, Lasting, Lines, QuestionStatus};
 pub use server::{AcceptError, Listener};
 pub use status::{ContainerStatus, SecretStatus, Status};

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Attach, ContainerId, ImageId, SecretStatus, Status};
+use crate::{Attach, ContainerId, Decide, DecisionStatus, ImageId, Lines, SecretStatus, Status};
 
 /// The protocol's version; hook and sidecar of different versions refuse each other.
 pub const VERSION: u32 = 1;
@@ -56,10 +56,18 @@ pub enum Request {
     Detach { id: ContainerId },
     /// Answered by `Status`.
     Status,
+    /// Answered by `Metrics`.
+    Metrics,
     /// Answered by `Secrets`.
     Secrets,
     /// Ends a container's connections and grants; `container` is an id, a unique prefix of one, or a name.
     Revoke { container: String },
+    /// Answered by `Decided`, or by `Done` if it was for once.
+    Decide(Decide),
+    /// Takes a decision back. Answered by `Decided`.
+    Withdraw { number: u64 },
+    /// Audit lines from this number on. Answered by `Lines`.
+    Lines { from: u64 },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +77,10 @@ pub enum Reply {
     Done,
     Status(Status),
     Secrets(Vec<SecretStatus>),
+    Decided(DecisionStatus),
+    /// In the text format of Prometheus.
+    Metrics(String),
+    Lines(Lines),
     Refused(Refusal),
 }
 

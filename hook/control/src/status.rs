@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ContainerId;
+use crate::{ContainerId, DecisionStatus, QuestionStatus};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -14,6 +14,10 @@ pub struct Status {
     pub containers: Vec<ContainerStatus>,
     /// One line each: a policy that did not load, a secret that could not be read.
     pub problems: Vec<String>,
+    /// What the operator decided beside policies.
+    pub decisions: Vec<DecisionStatus>,
+    /// What waits for the operator.
+    pub questions: Vec<QuestionStatus>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +27,8 @@ pub struct ContainerStatus {
     pub name: Option<String>,
     pub harness: String,
     pub policy: String,
+    /// What becomes of a host that no rule is about: `deny`, `ask` or `log`.
+    pub mode: String,
     /// `prepared`, `attached` or `revoked`.
     pub state: String,
     /// Names of granted secrets.

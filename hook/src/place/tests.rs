@@ -66,6 +66,33 @@ fn create_leaves_replace_replaces_and_merge_merges() {
 }
 
 #[test]
+fn a_block_goes_into_a_text_and_a_link_to_one_is_left_with_a_note() {
+    let (scratch, root) = scratch();
+    let path = scratch.path().join("home/agent/x.md");
+    assert!(try_place(&root, &file("~/x.md", Write::Block, "")).unwrap().is_empty());
+    assert!(!path.exists(), "nothing to say makes no file");
+    fs::write(&path, "mine\n").unwrap();
+    try_place(&root, &file("~/x.md", Write::Block, "be brief")).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("mine\n") && text.contains("\nbe brief\n"), "{text}");
+    try_place(&root, &file("~/x.md", Write::Block, "")).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine\n");
+    symlink("x.md", scratch.path().join("home/agent/link.md")).unwrap();
+    let notes = try_place(&root, &file("~/link.md", Write::Block, "be brief")).unwrap();
+    assert!(notes.len() == 1 && notes[0].contains("~/link.md has no instructions of ours"), "{notes:?}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine\n");
+}
+
+#[test]
+fn lines_of_variables_are_merged() {
+    let (scratch, root) = scratch();
+    let path = scratch.path().join("home/agent/.env");
+    fs::write(&path, "A=1\nKEY=old\n").unwrap();
+    try_place(&root, &file("~/.env", Write::MergeEnv, "KEY=new")).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "A=1\nKEY=new\n");
+}
+
+#[test]
 fn another_name_of_an_old_file_is_not_written_through() {
     let (scratch, root) = scratch();
     let shared = scratch.path().join("precious");

@@ -1,6 +1,6 @@
 //! A trust store for Java: PKCS #12 (RFC 7292) with certificates alone.
 //!
-//! Nothing in it is secret, so it is neither encrypted nor signed with a password: every Java since 8 opens it with any
+//! Nothing in it is secret, so it is neither encrypted nor signed with a password: Java (17 was tried) opens it with any
 //! password and with none, whatever `javax.net.ssl.trustStorePassword` says.
 
 use super::der::{BMP_STRING, CONTEXT_0, OCTET_STRING, SEQUENCE, SET, element};

@@ -19,7 +19,7 @@ const SECRETS: &str = r#"
 kind = "api-key"
 file = "/run/secrets/provider"
 hosts = ["api.example.com"]
-placements = ["form /** s", "json /** /a/0/k"]
+placements = ["form /** s", "json /** /a/0/k", "multipart /** s"]
 grant-to = { harnesses = ["generic"] }
 "#;
 
@@ -42,9 +42,10 @@ static STAND: LazyLock<Option<Stand>> = LazyLock::new(|| {
     Some(Stand { vault, grants, stand_in, host: "api.example.com".parse().ok()? })
 });
 
-fuzz_target!(|input: (bool, Vec<u8>)| {
+fuzz_target!(|input: (u8, Vec<u8>)| {
     let Some(stand) = STAND.as_ref() else { panic!("the stand is broken") };
-    let (json, raw) = input;
+    let (kind, raw) = input;
+    let json = kind % 3 == 0;
     // The fuzzer cannot guess 50 characters: these stand for them.
     let mut body = Vec::new();
     for byte in &raw {
@@ -54,7 +55,11 @@ fuzz_target!(|input: (bool, Vec<u8>)| {
             other => body.push(*other),
         }
     }
-    let kind = if json { "application/json" } else { "application/x-www-form-urlencoded" };
+    let kind = match kind % 3 {
+        0 => "application/json",
+        1 => "application/x-www-form-urlencoded",
+        _ => "multipart/form-data; boundary=b",
+    };
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
     let (method, uri) = (Method::POST, Uri::from_static("/token"));
     let head =

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use libfuzzer_sys::fuzz_target;
-use understudy::credentials::{Catalogue, Grants, InstallationKey, RequestHead, Vault, declaration, examine, grants};
+use understudy::credentials::{Catalogue, Grants, InstallationKey, MintedNow, RequestHead, Vault, declaration, examine, grants};
 use understudy_harnesses::Harnesses;
 use understudy_policies::HostName;
 use zeroize::Zeroizing;
@@ -75,7 +75,7 @@ fuzz_target!(|input: (bool, bool, Vec<(u8, bool, Vec<u8>)>, String)| {
         uri.to_string().contains(what)
             || headers.values().any(|v| v.as_bytes().windows(what.len()).any(|w| w == what.as_bytes()))
     };
-    match examine(&stand.vault, &stand.grants, head) {
+    match examine(&stand.vault, &stand.grants, &MintedNow::default(), head) {
         Ok(swaps) => {
             assert!(!contains(REAL), "a real value passed");
             let swapped = !swaps.headers.is_empty() || swaps.path.is_some();

@@ -15,7 +15,7 @@ static POLICY: LazyLock<PolicySet> = LazyLock::new(|| {
 static NAMES: LazyLock<SyntheticNames> = LazyLock::new(SyntheticNames::default);
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Some(answer) = answer(bytes, &NAMES, &POLICY) {
+    if let Some(answer) = answer(bytes, &NAMES, &POLICY, false) {
         assert_eq!(answer.bytes[..2], bytes[..2]);
         assert_ne!(answer.bytes[2] & 0x80, 0);
         assert!(answer.bytes.len() < 4096);

@@ -11,7 +11,7 @@ const STAND_IN: &str = "stand-in";
 
 fuzz_target!(|bytes: &[u8]| {
     let stand_ins = [STAND_IN.to_owned()];
-    let verdict = login(bytes, &["/*/token".to_owned(), "env:KEY".to_owned(), String::new()], &stand_ins);
+    let verdict = login(bytes, &["/*/token".to_owned(), "env:KEY".to_owned(), "yaml:KEY".to_owned(), "url".to_owned(), String::new()], &stand_ins);
     let json: Option<Value> = serde_json::from_slice(bytes).ok();
     let found = json.as_ref().map(strings).unwrap_or_default();
     match verdict {

@@ -16,6 +16,8 @@ pub(super) const IMAGE: &str = "localhost/understudy-bench";
 pub(super) const HOST: &str = "api.example";
 /// Where uploads go.
 pub(super) const SINK_HOST: &str = "other.example";
+/// The same origin, without being decrypted on the way.
+pub(super) const SPLICED_HOST: &str = "spliced.example";
 /// Body of one small answer.
 const SMALL: usize = 1024;
 const GIB: u64 = 1 << 30;
@@ -29,6 +31,7 @@ pub(super) struct Bed {
     /// In the world's network.
     pub(super) origin: Container,
     pub(super) proxy: Container,
+    pub(super) relay: Container,
     _sink: Container,
     /// The containers' `/bench`.
     pub(super) directory: PathBuf,
@@ -48,18 +51,22 @@ impl Bed {
         fs::create_dir_all(directory.join("www"))?;
         certificates(&directory)?;
         nginx::write(&directory)?;
-        fs::write(directory.join("hosts"), format!("127.0.0.1 localhost {HOST} {SINK_HOST}\n"))?;
+        fs::write(
+            directory.join("hosts"),
+            format!("127.0.0.1 localhost {HOST} {SINK_HOST} {SPLICED_HOST}\n"),
+        )?;
         fs::write(directory.join("www/small"), vec![b'x'; SMALL])?;
         // sparse: read from memory, never from a disk
         fs::File::create(directory.join("www/gib"))?.set_len(GIB)?;
         let in_world = InWorld { stand: &stand, directory: &directory };
         let origin = in_world.start("origin", &["nginx", "-e", "stderr", "-c", "/bench/origin.conf"])?;
         let proxy = in_world.start("proxy", &["nginx", "-e", "stderr", "-c", "/bench/proxy.conf"])?;
+        let relay = in_world.start("relay", &["/program", "relay"])?;
         let sink = in_world.start("sink", &["/program", "sink", "/bench"])?;
         configure(&stand, &directory)?;
         let agent = agent(&stand, &directory)?;
         let stand_in = agent.exec(&["cat", "/tmp/stand-in"])?.success()?.trim().to_owned();
-        let bed = Self { stand, agent, stand_in, origin, proxy, _sink: sink, directory };
+        let bed = Self { stand, agent, stand_in, origin, proxy, relay, _sink: sink, directory };
         bed.check()?;
         Ok(bed)
     }
@@ -126,9 +133,11 @@ impl InWorld<'_> {
 }
 
 fn agent(stand: &Stand, directory: &std::path::Path) -> Result<Container> {
-    let container = Agent::generic()
+    let container = Agent::new("generic")
+        .annotation("understudy.policy", "world,spliced")
         .annotation("understudy.secrets", GENERIC)
         .option(&format!("--volume={}:/bench/www:ro", directory.join("www").display()))
+        .option(&format!("--volume={}:/bench/ca.crt:ro", directory.join("ca.crt").display()))
         .option(&format!("--volume={}:/program:ro", stand.paths.program("bench").display()))
         .image(IMAGE)
         .start(&["sh", "-c", "printenv EXAMPLE_API_KEY >/tmp/stand-in; exec sleep infinity"])?;
@@ -145,8 +154,12 @@ fn configure(stand: &Stand, directory: &std::path::Path) -> Result<()> {
         format!(
             "extra-ca = [\"/etc/understudy/bench-ca.crt\"]\n\
              resolvers = [\"127.0.0.1:53\"]\n\
-             [names]\n\"{HOST}\" = \"127.0.0.1:{ORIGIN}\"\n\"{SINK_HOST}\" = \"127.0.0.1:{SINK}\"\n"
+             [names]\n\"{HOST}\" = \"127.0.0.1:{ORIGIN}\"\n\"{SINK_HOST}\" = \"127.0.0.1:{SINK}\"\n\"{SPLICED_HOST}\" = \"127.0.0.1:{ORIGIN}\"\n"
         ),
+    )?;
+    fs::write(
+        configuration.join("policies/spliced.toml"),
+        format!("[[allow]]\nhost = \"{SPLICED_HOST}\"\nsplice = true\n"),
     )?;
     stand.kill_sidecar();
     stand.start_sidecar()
@@ -162,7 +175,8 @@ fn certificates(directory: &std::path::Path) -> Result<()> {
     fs::write(directory.join("ca.crt"), authority.self_signed(&key)?.pem())?;
     let issuer = Issuer::new(authority, key);
     let key = KeyPair::generate()?;
-    let leaf = CertificateParams::new([HOST.to_owned(), SINK_HOST.to_owned()])?.signed_by(&key, &issuer)?;
+    let leaf = CertificateParams::new([HOST, SINK_HOST, SPLICED_HOST].map(str::to_owned))?;
+    let leaf = leaf.signed_by(&key, &issuer)?;
     fs::write(directory.join("leaf.crt"), leaf.pem())?;
     fs::write(directory.join("leaf.key"), key.serialize_pem())?;
     Ok(())

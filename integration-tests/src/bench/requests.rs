@@ -119,6 +119,11 @@ fn run(bed: &Bed, client: Client, route: Route) -> Result<Run> {
     Ok(run)
 }
 
+/// Of wrk's output.
+pub(super) fn per_second(output: &str) -> Result<f64> {
+    Ok(wrk(output).with_context(|| output.to_owned())?.per_second)
+}
+
 fn wrk(output: &str) -> Result<Run> {
     ensure!(!output.contains("Non-2xx"), "not every answer was 2xx");
     ensure!(!output.contains("Socket errors"), "connections broke");

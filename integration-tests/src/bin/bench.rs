@@ -20,6 +20,8 @@ enum Command {
         /// Where `leaf.crt` and `leaf.key` are.
         directory: PathBuf,
     },
+    /// A plain TCP relay to the origin.
+    Relay,
     /// Keeps connections open until stdin ends.
     Hold { authority: PathBuf, connections: usize },
 }
@@ -38,6 +40,10 @@ fn run(command: Option<Command>) -> Result<()> {
     match command {
         None => bench::run(),
         Some(Command::Hold { authority, connections }) => bench::hold(&authority, connections),
+        Some(Command::Relay) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(bench::relay::serve())
+        }
         Some(Command::Sink { directory }) => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
             runtime.block_on(bench::sink::serve(&directory))

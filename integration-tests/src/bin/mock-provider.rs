@@ -33,14 +33,20 @@ struct Arguments {
     /// Where to write the authority's certificate.
     #[arg(long)]
     ca_out: PathBuf,
+    /// Seconds that access tokens of accounts are good.
+    #[arg(long, default_value_t = 3600)]
+    token_lifetime: u64,
     /// Directory of bare repositories.
     #[arg(long)]
     git_root: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    let Arguments { address, tls, tls_http1, plain, dns, answer, log, ca_out, git_root } = Arguments::parse();
-    let options = Options { address, tls, tls_http1, plain, dns, answer, log, ca_out, git_root };
+    let Arguments { address, tls, tls_http1, plain, dns, answer, log, ca_out, token_lifetime, git_root } =
+        Arguments::parse();
+    let token_lifetime = std::time::Duration::from_secs(token_lifetime);
+    let options =
+        Options { address, tls, tls_http1, plain, dns, answer, log, ca_out, token_lifetime, git_root };
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -4,6 +4,7 @@ mod anthropic;
 mod gemini;
 mod github;
 mod openai;
+mod responses;
 mod shopify;
 
 use serde_json::Value;
@@ -30,9 +31,14 @@ pub(super) struct Answer {
 
 /// Answers a request of one of the APIs.
 pub(super) fn answer(asked: &Asked<'_>) -> Option<Answer> {
-    [anthropic::answer, openai::answer, gemini::answer, github::answer, shopify::answer]
+    [anthropic::answer, openai::answer, responses::answer, gemini::answer, github::answer, shopify::answer]
         .into_iter()
         .find_map(|answer| answer(asked))
+}
+
+/// What a WebSocket at that path is sent for each of its messages; nothing if it is an echo.
+pub(super) fn messages(path: &str) -> Vec<String> {
+    responses::messages(path)
 }
 
 impl Asked<'_> {

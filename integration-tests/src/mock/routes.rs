@@ -7,10 +7,13 @@
 //! | `/sse?n=5&gap=100` | n events, gap milliseconds between them, each sent as it happens |
 //! | `/bytes/N` | N bytes, the same every time |
 //! | `/upload` | length and SHA-256 of the request's body |
-//! | `/ws` | WebSocket that sends back what it receives |
+//! | `/reflect/KIND` | the request's `x-api-key`, in that form (see `reflect`) |
+//! | `/ws` | WebSocket that sends back what it receives; with `?reflect` it begins with the request's `x-api-key` |
 //! | `/git/…` | repositories, by `git http-backend` |
+//! | any path, with gRPC's Content-Type | every message as it comes (see `grpc`) |
 //! | `/private/…` | the same ones, to who logs in by the scheme `Basic` |
 //! | the providers' own APIs | see `provider` |
+//! | their token endpoints | see `accounts` |
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -26,7 +29,7 @@ use serde_json::json;
 
 use super::log::{self, Entry};
 use super::provider::{self, Asked};
-use super::{Arrival, Shared, git, websocket};
+use super::{Arrival, Shared, accounts, git, grpc, reflect, websocket};
 
 pub(super) type Body = BoxBody<Bytes, Infallible>;
 
@@ -42,11 +45,20 @@ pub(super) async fn answer(
 ) -> Result<Response<Body>> {
     let socket = websocket::wanted(request.headers()).then(|| hyper::upgrade::on(&mut request));
     let (parts, body) = request.into_parts();
+    if grpc::wanted(&parts.headers) {
+        let request = describe(&parts, arrival, &Received::nothing());
+        shared.log.write(&Entry::Request(Box::new(request)));
+        return grpc::answer(parts.uri.path(), &parts.headers, body);
+    }
     let received = Received::read(body).await.context("request body")?;
     shared.log.write(&Entry::Request(Box::new(describe(&parts, arrival, &received))));
     let path = parts.uri.path().to_owned();
     if let Some(socket) = socket {
-        return websocket::accept(&parts.headers, socket);
+        if let Some((status, answer)) = accounts(&parts, &received.kept, shared) {
+            return whole(StatusCode::from_u16(status)?, "application/json", answer);
+        }
+        let greeting = (parts.uri.query() == Some("reflect")).then(|| reflect::value(&parts.headers));
+        return websocket::accept(&parts.headers, socket, greeting.transpose()?, provider::messages(&path));
     }
     if let (Some(root), Some(rest)) = (&shared.git_root, path.strip_prefix("/git/")) {
         return git::backend(root, rest, &parts, &received.kept).await;
@@ -57,6 +69,9 @@ pub(super) async fn answer(
             return challenge();
         }
         return git::backend(root, rest, &parts, &received.kept).await;
+    }
+    if let Some((status, answer)) = accounts(&parts, &received.kept, shared) {
+        return whole(StatusCode::from_u16(status)?, "application/json", answer);
     }
     let host = host(&parts);
     let asked = Asked {
@@ -76,6 +91,7 @@ pub(super) async fn answer(
         ("status", Some(code)) => json_answer(code.parse()?, &json!({ "status": code })),
         ("sse", None) => Ok(events(parts.uri.query().unwrap_or_default())),
         ("bytes", Some(length)) => Ok(bytes_of(length.parse().context("/bytes/N")?)),
+        ("reflect", Some(kind)) => reflect::answer(kind, &parts.headers),
         ("upload", None) => {
             json_answer(StatusCode::OK, &json!({ "length": received.length, "sha256": received.sha256 }))
         }
@@ -84,6 +100,19 @@ pub(super) async fn answer(
             &json!({ "error": { "type": "not_found_error", "message": "mock: no route" } }),
         ),
     }
+}
+
+/// The token endpoint, and what the token of an account is asked for that is not good (any more).
+fn accounts(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Option<(u16, String)> {
+    let path = parts.uri.path();
+    if matches!(path, "/oauth/token" | "/v1/oauth/token") {
+        return Some(shared.accounts.token(body));
+    }
+    let authorization = parts.headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let refused = accounts::is_of_account(authorization) && !shared.accounts.takes(authorization);
+    let error = json!({ "error": { "code": "token_expired", "type": "authentication_error",
+        "message": "Your authentication token has expired." } });
+    refused.then(|| (401, error.to_string()))
 }
 
 /// Byte `i` of every `/bytes/N` answer.
@@ -117,6 +146,10 @@ struct Received {
 }
 
 impl Received {
+    fn nothing() -> Self {
+        Self { length: 0, sha256: hex(digest::digest(&digest::SHA256, b"").as_ref()), kept: Vec::new() }
+    }
+
     async fn read(mut body: Incoming) -> Result<Self> {
         let mut context = digest::Context::new(&digest::SHA256);
         let (mut length, mut kept) = (0, Vec::new());

@@ -14,6 +14,8 @@ use super::routes::Body;
 
 /// RFC 6455 1.3.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+const TEXT: u8 = 1;
+const FINAL_TEXT: u8 = 0x81;
 const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
@@ -23,16 +25,31 @@ pub(super) fn wanted(headers: &HeaderMap) -> bool {
     headers.get(header::UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-pub(super) fn accept(headers: &HeaderMap, upgrade: OnUpgrade) -> Result<Response<Body>> {
+/// `greeting` is sent first, as a text and in the head. `events` are sent for each message instead of the message itself, if
+/// there are any.
+pub(super) fn accept(
+    headers: &HeaderMap,
+    upgrade: OnUpgrade,
+    greeting: Option<&str>,
+    events: Vec<String>,
+) -> Result<Response<Body>> {
     let key = headers.get("sec-websocket-key").context("no Sec-WebSocket-Key")?.to_str()?;
     let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{GUID}").as_bytes());
+    let first = greeting.map(|greeting| frame(FINAL_TEXT, greeting.as_bytes()));
     tokio::spawn(async move {
         if let Ok(stream) = upgrade.await {
+            let mut stream = TokioIo::new(stream);
             // the client's going away ends the echo
-            let _ = echo(TokioIo::new(stream)).await;
+            if stream.write_all(&first.unwrap_or_default()).await.is_ok() {
+                let _ = echo(stream, &events).await;
+            }
         }
     });
-    Ok(Response::builder()
+    let mut response = Response::builder();
+    if let Some(greeting) = greeting {
+        response = response.header("x-reflected", greeting);
+    }
+    Ok(response
         .status(StatusCode::SWITCHING_PROTOCOLS)
         .header(header::UPGRADE, "websocket")
         .header(header::CONNECTION, "Upgrade")
@@ -40,7 +57,7 @@ pub(super) fn accept(headers: &HeaderMap, upgrade: OnUpgrade) -> Result<Response
         .body(Empty::new().boxed())?)
 }
 
-async fn echo(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<()> {
+async fn echo(mut stream: impl AsyncRead + AsyncWrite + Unpin, events: &[String]) -> Result<()> {
     loop {
         let first = stream.read_u8().await?;
         let second = stream.read_u8().await?;
@@ -58,6 +75,13 @@ async fn echo(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<()> {
         stream.read_exact(&mut payload).await?;
         payload.iter_mut().zip(mask.iter().cycle()).for_each(|(byte, mask)| *byte ^= mask);
         let opcode = first & 0x0f;
+        if opcode == TEXT && !events.is_empty() {
+            for event in events {
+                stream.write_all(&frame(first, event.as_bytes())).await?;
+            }
+            stream.flush().await?;
+            continue;
+        }
         let answer = if opcode == PING { (first & 0xf0) | PONG } else { first };
         stream.write_all(&frame(answer, &payload)).await?;
         stream.flush().await?;

@@ -18,8 +18,10 @@ pub const ANTHROPIC: &str = "anthropic";
 pub const ACCOUNT: &str = "claude-account";
 /// A secret for any client: header `x-api-key` at `api.example`.
 pub const GENERIC: &str = "example";
+/// A password for git, at `git.example`.
+pub const GIT: &str = "git-token";
 /// All secrets that a stand can have.
-pub const ALL: [&str; 3] = [ANTHROPIC, ACCOUNT, GENERIC];
+pub const ALL: [&str; 4] = [ANTHROPIC, ACCOUNT, GENERIC, GIT];
 
 /// Hosts that policy `world` allows on ports 443 and 8443.
 pub const ALLOWED: [&str; 4] = ["api.example", "git.example", "other.example", "shop.example"];
@@ -29,6 +31,9 @@ extra-ca = ["/etc/understudy/world-ca.crt"]
 resolvers = ["127.0.0.1:53"]
 
 [names]
+"auth.openai.com" = "127.0.0.1"
+"chatgpt.com" = "127.0.0.1"
+"platform.claude.com" = "127.0.0.1"
 "api.anthropic.com" = "127.0.0.1"
 "api.example" = "127.0.0.1"
 "git.example" = "127.0.0.1"
@@ -37,7 +42,7 @@ resolvers = ["127.0.0.1:53"]
 "shop.example" = "127.0.0.1"
 "#;
 
-const DECLARATIONS: [(&str, &str); 3] = [
+const DECLARATIONS: [(&str, &str); 4] = [
     (
         ANTHROPIC,
         r#"
@@ -71,6 +76,17 @@ env = "EXAMPLE_API_KEY"
 grant-to = { harnesses = ["generic"] }
 "#,
     ),
+    (
+        GIT,
+        r#"
+[git-token]
+kind = "basic"
+file = "/run/secrets/git-token"
+hosts = ["git.example"]
+env = "GIT_TOKEN"
+grant-to = { harnesses = ["generic"] }
+"#,
+    ),
 ];
 
 const WORLD: &str = r#"
@@ -96,6 +112,7 @@ pub struct Secrets {
     pub anthropic: String,
     pub account: String,
     pub generic: String,
+    pub git: String,
     /// Of [`PROVIDERS`], by name.
     providers: BTreeMap<&'static str, String>,
 }
@@ -115,13 +132,14 @@ impl Secrets {
             anthropic: format!("sk-ant-api03-{}AA", letters(93)?),
             account: format!("sk-ant-oat01-{}AA", letters(93)?),
             generic: format!("example_{}", letters(40)?),
+            git: format!("git_{}", letters(40)?),
         })
     }
 
     /// All of them, for searches.
     pub fn all(&self) -> Vec<&str> {
         let providers = self.providers.values().map(String::as_str);
-        providers.chain([self.anthropic.as_str(), &self.account, &self.generic]).collect()
+        providers.chain([self.anthropic.as_str(), &self.account, &self.generic, &self.git]).collect()
     }
 
     /// By the name of the secret.
@@ -129,6 +147,7 @@ impl Secrets {
         match name {
             ANTHROPIC => &self.anthropic,
             ACCOUNT => &self.account,
+            GIT => &self.git,
             name => self.providers.get(name).unwrap_or(&self.generic),
         }
     }

@@ -6,12 +6,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails as tests do")]
 
+mod accounts;
 mod github;
 mod google;
 mod instructions;
 mod mistral;
 mod providers;
+mod several;
 mod shopify;
+mod terminals;
 mod tool;
 
 use std::sync::OnceLock;

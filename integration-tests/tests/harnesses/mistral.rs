@@ -9,7 +9,7 @@ fn mistral_vibe_answers_with_a_stand_in() {
         harness: "mistral-vibe",
         needs: &["vibe"],
         env: &[("PYTHONPATH", "/opt/vibe")],
-        command: "python3 -m vibe.cli.launcher -p 'say hi'",
+        command: "/opt/vibe/bin/vibe -p 'say hi'",
         answer: "MOCK-OK at api.mistral.ai",
         secret: "mistral-key",
         arrived: ("/v1/chat/completions", "authorization", "Bearer "),

@@ -43,7 +43,7 @@ fn aider_answers_with_a_stand_in() {
         needs: &["aider"],
         image: "localhost/understudy-clis-older",
         env: &[("PYTHONPATH", "/opt/aider")],
-        command: "python3 -m aider --no-git --yes-always --no-show-model-warnings --no-pretty \
+        command: "/opt/aider/bin/aider --no-git --yes-always --no-show-model-warnings --no-pretty \
                   --model anthropic/claude-sonnet-4-5 --message 'say hi'",
         ..ANTHROPIC
     };

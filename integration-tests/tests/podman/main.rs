@@ -15,7 +15,10 @@ mod images;
 mod network;
 mod refusals;
 mod reload;
+mod scrub;
 mod stages;
+mod transfers;
+mod transparency;
 mod trust;
 mod workspace;
 

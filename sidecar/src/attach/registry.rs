@@ -8,8 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use understudy_control::{
-    Attach, ContainerId, ContainerStatus, Prepare, Prepared, Reattach, Refusal, SecretStatus, Status,
+    Attach, ContainerId, ContainerStatus, Decide, DecisionStatus, Effect, Lasting, Lines, ManagedFile,
+    Prepare, Prepared, Reattach, Refusal, SecretStatus, Status,
 };
+use understudy_policies::Rule;
+use understudy_policies::annotation::host_and_port;
 
 use crate::attach::descriptors::{Sockets, verify};
 use crate::attach::revocations::Revocations;
@@ -17,6 +20,9 @@ use crate::container::Container;
 use crate::credentials::report::Holders;
 use crate::credentials::{Asked, Rights, Terms};
 use crate::dns::{SyntheticNames, SyntheticRange};
+use crate::operator::decisions::{self, Decision};
+use crate::operator::questions::Heard;
+use crate::operator::{Decisions, Questions};
 
 /// A `Prepare` that is not followed by an `Attach` within this time is forgotten: the start failed in between.
 const PREPARED_FOR: Duration = Duration::from_secs(60);
@@ -26,6 +32,8 @@ const MAX_CONTAINERS: usize = 4096;
 
 pub type DecideTerms = Box<dyn Fn(&Prepare) -> Result<Terms, Refusal> + Send + Sync>;
 pub type DecideRights = Box<dyn Fn(&Asked) -> Rights + Send + Sync>;
+/// Whether the operator may decide so about a container, or about all.
+pub type MayDecide = Box<dyn Fn(&Rule, &[ManagedFile]) -> Result<(), Refusal> + Send + Sync>;
 pub type ReportSecrets = Box<dyn Fn(&Holders) -> Vec<SecretStatus> + Send + Sync>;
 pub type Start = Box<dyn Fn(Arc<Container>, Sockets) -> std::io::Result<()> + Send + Sync>;
 
@@ -38,6 +46,9 @@ pub struct RegistryParts {
     /// Serves a container's sockets from now on.
     pub start: Start,
     pub revocations: Revocations,
+    pub may_decide: MayDecide,
+    pub decisions: Arc<Decisions>,
+    pub questions: Arc<Questions>,
     /// PEM of the authority's certificate.
     pub authority: String,
     pub range: SyntheticRange,
@@ -45,6 +56,10 @@ pub struct RegistryParts {
     pub own_cookie: u64,
     /// Problems of the configuration now, for `status`.
     pub problems: Box<dyn Fn() -> Vec<String> + Send + Sync>,
+    /// Audit lines from a number on.
+    pub lines: Box<dyn Fn(u64) -> Lines + Send + Sync>,
+    /// Counts, with what the status says.
+    pub metrics: Box<dyn Fn(&Status) -> String + Send + Sync>,
     /// What is to be told of secrets, given who holds a stand-in of which.
     pub secrets: ReportSecrets,
 }
@@ -144,21 +159,7 @@ impl Registry {
     /// Ends one container's connections and grants, also for its later starts.
     pub fn revoke(&self, wanted: &str) -> Result<(), Refusal> {
         let known = self.known();
-        // A name that is meant exactly must not be held up by an id that happens to begin like it.
-        let exact = known.iter().find(|(id, entry)| entry.name() == Some(wanted) || id.as_str() == wanted);
-        let begins = |id: &ContainerId| !wanted.is_empty() && id.as_str().starts_with(wanted);
-        let mut matching: Box<dyn Iterator<Item = _>> = match exact {
-            Some(one) => Box::new(std::iter::once(one)),
-            None => Box::new(known.iter().filter(|(id, _)| begins(id))),
-        };
-        let listing = "list the containers with: understudy status";
-        let (id, entry) = match (matching.next(), matching.next()) {
-            (Some(one), None) => one,
-            (None, _) => return Err(Refusal::new(format!("no container {wanted:?} is known"), listing)),
-            (Some(_), Some(_)) => {
-                return Err(Refusal::new(format!("{wanted:?} stands for more than one container"), listing));
-            }
-        };
+        let (id, entry) = find(&known, wanted)?;
         if let Known::Attached(attached) = entry {
             attached.container.revoke();
         }
@@ -170,6 +171,75 @@ impl Registry {
         })
     }
 
+    /// What the operator says about a host, in force when this returns. None if it was for once.
+    pub fn decide(&self, wanted: &Decide) -> Result<Option<DecisionStatus>, Refusal> {
+        let (host, port) = host_and_port(&wanted.host).map_err(|problem| {
+            Refusal::new(
+                format!("{:?}: {problem}", wanted.host),
+                "write a host, as `api.example.com` or `api.example.com:8443`",
+            )
+        })?;
+        let (container, managed) = match &wanted.container {
+            Some(wanted) => {
+                let known = self.known();
+                let (id, entry) = find(&known, wanted)?;
+                (Some(id.clone()), entry.asked().prepare.managed.clone())
+            }
+            None => (None, Vec::new()),
+        };
+        let port = port.or((wanted.effect == Effect::Allow).then_some(443));
+        let mut decision = Decision { effect: wanted.effect, host, port, container, until: None };
+        (self.parts.may_decide)(&decision.rule("operator".to_owned()), &managed)?;
+        match wanted.lasting {
+            Lasting::Once => return self.answer_once(&decision).map(|()| None),
+            Lasting::Container if decision.container.is_none() => {
+                return Err(Refusal::new(
+                    "no container is named",
+                    "add --container NAME, --for TIME or --always",
+                ));
+            }
+            Lasting::Seconds(seconds) => {
+                decision.until = Some(decisions::now().saturating_add(seconds.saturating_mul(1000)));
+            }
+            Lasting::Container | Lasting::Always => {}
+        }
+        let status = self.parts.decisions.add(decision).map_err(unrecorded)?;
+        self.reconsider();
+        Ok(Some(status))
+    }
+
+    fn answer_once(&self, decision: &Decision) -> Result<(), Refusal> {
+        let answer = match decision.effect {
+            Effect::Allow => Heard::AllowedOnce,
+            Effect::Deny => Heard::DeniedOnce,
+        };
+        let Decision { host, port, container, .. } = decision;
+        match self.parts.questions.answer(host, *port, container.as_ref(), answer) {
+            0 => Err(Refusal::new(
+                format!("no request waits for an answer about {host}"),
+                "see what waits with: understudy status",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn withdraw(&self, number: u64) -> Result<DecisionStatus, Refusal> {
+        let withdrawn = self.parts.decisions.withdraw(number).map_err(unrecorded)?;
+        let withdrawn = withdrawn.ok_or_else(|| {
+            Refusal::new(format!("there is no decision {number}"), "list them with: understudy status")
+        })?;
+        self.reconsider();
+        Ok(withdrawn)
+    }
+
+    pub fn lines(&self, from: u64) -> Lines {
+        (self.parts.lines)(from)
+    }
+
+    pub fn metrics(&self) -> String {
+        (self.parts.metrics)(&self.status())
+    }
+
     pub fn status(&self) -> Status {
         let mut containers: Vec<ContainerStatus> =
             self.known().iter().map(|(id, entry)| self.container_status(id, entry)).collect();
@@ -179,6 +249,8 @@ impl Registry {
             uptime: self.started.elapsed().as_secs(),
             containers,
             problems: (self.parts.problems)(),
+            decisions: self.parts.decisions.list(),
+            questions: self.parts.questions.list(),
         }
     }
 
@@ -200,17 +272,21 @@ impl Registry {
         (self.parts.secrets)(&holders)
     }
 
-    /// Decides anew what running containers may do, after a reload.
+    /// Decides anew what running containers may do, after a reload or a decision of the operator.
     pub fn reconsider(&self) {
         for entry in self.known().values() {
             if let Known::Attached(Attached { container, asked }) = entry {
                 container.set_rights((self.parts.decide_rights)(asked));
             }
         }
+        self.parts.questions.changed();
     }
 
-    /// Forgets what was prepared and never attached.
+    /// Forgets what was prepared and never attached, and decisions whose time is over.
     pub fn expire(&self) {
+        if self.parts.decisions.expire(decisions::now()) {
+            self.reconsider();
+        }
         self.known().retain(|_, entry| match entry {
             Known::Prepared { since, .. } => since.elapsed() < PREPARED_FOR,
             Known::Attached(_) => true,
@@ -267,8 +343,8 @@ impl Registry {
     ) -> Result<Attached, Refusal> {
         let names = SyntheticNames::new(self.parts.range);
         // Decided while `known` is held, as by `reconsider`: a reload since `Prepare` is never missed.
-        let Rights { policy, grants } = (self.parts.decide_rights)(&terms.asked);
-        let container = Arc::new(Container::new(id, name, terms.harness, policy, grants, names, terms.notes));
+        let rights = (self.parts.decide_rights)(&terms.asked);
+        let container = Arc::new(Container::new(id, name, terms.harness, rights, names, terms.notes));
         (self.parts.start)(Arc::clone(&container), sockets).map_err(|error| {
             container.revoke();
             Refusal::new(format!("the sidecar cannot serve the sockets: {error}"), "see the sidecar's log")
@@ -296,6 +372,7 @@ impl Registry {
             name: entry.name().map(str::to_owned),
             harness: harness.clone(),
             policy: rights.policy.label().to_owned(),
+            mode: rights.mode.to_string(),
             state: state.to_owned(),
             secrets: rights.grants.names(),
             open_connections: count(|c| &c.open_connections),
@@ -311,11 +388,47 @@ impl Registry {
     }
 }
 
+/// By its name, its id, or how its id begins.
+fn find<'k>(
+    known: &'k HashMap<ContainerId, Known>,
+    wanted: &str,
+) -> Result<(&'k ContainerId, &'k Known), Refusal> {
+    // A name that is meant exactly must not be held up by an id that happens to begin like it.
+    if let Some(exact) =
+        known.iter().find(|(id, entry)| entry.name() == Some(wanted) || id.as_str() == wanted)
+    {
+        return Ok(exact);
+    }
+    let listing = "list the containers with: understudy status";
+    let mut matching = known.iter().filter(|(id, _)| !wanted.is_empty() && id.as_str().starts_with(wanted));
+    match (matching.next(), matching.next()) {
+        (Some(one), None) => Ok(one),
+        (None, _) => Err(Refusal::new(format!("no container {wanted:?} is known"), listing)),
+        (Some(_), Some(_)) => {
+            Err(Refusal::new(format!("{wanted:?} stands for more than one container"), listing))
+        }
+    }
+}
+
+fn unrecorded(error: std::io::Error) -> Refusal {
+    Refusal::new(
+        format!("the decision could not be recorded, so nothing was changed: {error}"),
+        "make the state volume writable, then try again",
+    )
+}
+
 impl Known {
     fn name(&self) -> Option<&str> {
         match self {
             Self::Prepared { name, .. } => name.as_deref(),
             Self::Attached(attached) => attached.container.name.as_deref(),
+        }
+    }
+
+    fn asked(&self) -> &Asked {
+        match self {
+            Self::Prepared { terms, .. } => &terms.asked,
+            Self::Attached(attached) => &attached.asked,
         }
     }
 
@@ -333,11 +446,13 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use understudy_control::{Placement, User};
-    use understudy_policies::PolicySet;
+    use understudy_policies::{Policy, PolicySet, Verdict};
 
     use super::*;
     use crate::attach::descriptors::tests::good as sockets;
     use crate::credentials::Grants;
+    use crate::operator::Mode;
+    use crate::operator::questions::QuestionLimits;
 
     /// A harness for which the operator revokes the container while its terms are decided.
     const REVOKED_MEANWHILE: &str = "revoked-meanwhile";
@@ -355,6 +470,8 @@ mod tests {
         let count = Arc::clone(&started);
         let all_withdrawn = Arc::new(Mutex::new(false));
         let withdrawn = Arc::clone(&all_withdrawn);
+        let decisions = Arc::new(Decisions::load(&state.path().join("decisions.json")).unwrap());
+        let decided = Arc::clone(&decisions);
         let revocations = Revocations::new(state.path().join("revoked"));
         let meanwhile = revocations.clone();
         let registry = Registry::new(RegistryParts {
@@ -367,6 +484,7 @@ mod tests {
                 Ok(Terms {
                     harness: harness.clone(),
                     policy: Arc::new(PolicySet::default()),
+                    mode: Mode::Deny,
                     grants: Arc::new(Grants::default()),
                     asked: Asked::new(prepare, harness, ["a"].into_iter().collect()),
                     env: Vec::new(),
@@ -375,11 +493,16 @@ mod tests {
                 })
             }),
             decide_rights: Box::new(move |asked| Rights {
+                values: Vec::new(),
                 grants: Arc::new(if *withdrawn.lock().unwrap() {
                     Grants::default()
                 } else {
                     asked.granted.clone()
                 }),
+                policy: Arc::new(PolicySet::combine(vec![Arc::new(Policy::new(
+                    "operator",
+                    decided.rules(&asked.prepare.id, 0),
+                ))])),
                 ..Rights::default()
             }),
             start: Box::new(move |_, _| {
@@ -387,10 +510,18 @@ mod tests {
                 Ok(())
             }),
             revocations,
+            may_decide: Box::new(|rule, _| match rule.place.is_empty() {
+                true => Err(Refusal::new("no", "no")),
+                false => Ok(()),
+            }),
+            decisions: Arc::clone(&decisions),
+            questions: Questions::new(QuestionLimits::default(), None),
             authority: "PEM".to_owned(),
             range: SyntheticRange::default(),
             own_cookie: 0,
             problems: Box::new(Vec::new),
+            metrics: Box::new(|_| String::new()),
+            lines: Box::new(|from| Lines { lines: Vec::new(), next: from, lost: 0, more: false }),
             secrets: Box::new(|holders| holders.keys().map(|name| held(name, &holders[name])).collect()),
         });
         Stand { registry, started, all_withdrawn, _state: state }
@@ -533,6 +664,45 @@ mod tests {
         let both = Reattach { prepare: late, attach };
         assert!(stand.registry.reattach(both, descriptors).unwrap_err().reason.contains("revoked"));
         assert_eq!(stand.started.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_decision_is_in_force_at_once_for_whom_it_was_made_and_can_be_taken_back() {
+        let stand = stand();
+        for (id, name) in [("a", "one"), ("b", "two")] {
+            stand.registry.prepare(prepare(id, name)).unwrap();
+            attach(&stand.registry, id).unwrap();
+        }
+        let decide = |effect, host: &str, container: Option<&str>, lasting| {
+            let container = container.map(str::to_owned);
+            stand.registry.decide(&Decide { effect, host: host.to_owned(), container, lasting })
+        };
+        let allowed = |id: &str| {
+            let known = stand.registry.known();
+            let rights = known[&id.repeat(64).parse().unwrap()].container().unwrap().rights();
+            matches!(rights.policy.decide(&"a.example".parse().unwrap(), 443), Verdict::Allowed { .. })
+        };
+        let one = decide(Effect::Allow, "a.example", Some("one"), Lasting::Container).unwrap().unwrap();
+        assert!(allowed("a") && !allowed("b"));
+        let all = decide(Effect::Allow, "a.example", None, Lasting::Always).unwrap().unwrap();
+        assert!(allowed("a") && allowed("b"));
+        decide(Effect::Deny, "a.example", Some("two"), Lasting::Seconds(60)).unwrap();
+        assert!(allowed("a") && !allowed("b"));
+        stand.registry.withdraw(all.number).unwrap();
+        stand.registry.withdraw(one.number).unwrap();
+        assert!(!allowed("a"));
+        assert_eq!(stand.registry.status().decisions.len(), 1);
+        for (host, container, lasting, said) in [
+            ("a.example/x", None, Lasting::Always, "a scheme or path"),
+            ("*", None, Lasting::Always, "every host"),
+            ("a.example", None, Lasting::Container, "no container is named"),
+            ("a.example", Some("three"), Lasting::Always, "no container \"three\""),
+            ("a.example", None, Lasting::Once, "no request waits"),
+        ] {
+            let refusal = decide(Effect::Allow, host, container, lasting).unwrap_err();
+            assert!(refusal.reason.contains(said), "{refusal}");
+        }
+        assert!(stand.registry.withdraw(99).is_err());
     }
 
     #[test]

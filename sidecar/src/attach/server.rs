@@ -65,7 +65,13 @@ fn handle(registry: &Registry, request: Request, descriptors: Vec<OwnedFd>) -> R
             Ok(Reply::Done)
         }
         Request::Status => Ok(Reply::Status(registry.status())),
+        Request::Metrics => Ok(Reply::Metrics(registry.metrics())),
         Request::Secrets => Ok(Reply::Secrets(registry.secrets())),
+        Request::Decide(wanted) => {
+            registry.decide(&wanted).map(|decided| decided.map_or(Reply::Done, Reply::Decided))
+        }
+        Request::Withdraw { number } => registry.withdraw(number).map(Reply::Decided),
+        Request::Lines { from } => Ok(Reply::Lines(registry.lines(from))),
         Request::Revoke { container } => registry.revoke(&container).map(|()| Reply::Done),
     };
     result.unwrap_or_else(Reply::Refused)

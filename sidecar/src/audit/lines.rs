@@ -7,12 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use tokio::runtime::Handle;
 
+use super::recent::Recent;
+
 /// Bytes that may wait. With more, whoever brings a line writes; so a sink that takes nothing holds up the requests
 /// instead of filling the memory.
 const MOST: usize = 64 * 1024;
 
 pub(super) struct Lines {
     waiting: Mutex<Vec<u8>>,
+    recent: Mutex<Recent>,
     sink: Mutex<Sink>,
 }
 
@@ -25,7 +28,7 @@ struct Sink {
 impl Lines {
     pub(super) fn new(out: impl Write + Send + 'static) -> Arc<Self> {
         let sink = Sink { out: Box::new(out), taken: Vec::new() };
-        Arc::new(Self { waiting: Mutex::default(), sink: Mutex::new(sink) })
+        Arc::new(Self { waiting: Mutex::default(), recent: Mutex::default(), sink: Mutex::new(sink) })
     }
 
     /// Adds a line. It is written at the latest when the running task yields.
@@ -37,6 +40,7 @@ impl Lines {
                 waiting.truncate(before);
                 return tracing::error!(%error, "audit entry");
             }
+            lock(&self.recent).push(waiting.get(before..).unwrap_or_default());
             waiting.push(b'\n');
             (before, waiting.len())
         };
@@ -49,6 +53,11 @@ impl Lines {
             Ok(_) if after < MOST => {}
             _ => self.write(),
         }
+    }
+
+    /// Lines of this run from number `from` on, as far as they are kept.
+    pub(super) fn since(&self, from: u64) -> understudy_control::Lines {
+        lock(&self.recent).since(from)
     }
 
     /// A sink that fails is told about on stderr; the decisions stand either way.

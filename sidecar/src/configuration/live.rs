@@ -24,6 +24,8 @@ pub struct Live {
     known: Mutex<KnownStandIns>,
     configuration: Current<Configuration>,
     vault: Current<Vault>,
+    /// One at a time: what was read last must be what is in force.
+    reloading: Mutex<()>,
 }
 
 /// Whether stand-ins that containers are given are recorded in the state volume.
@@ -38,6 +40,7 @@ impl Live {
     /// A broken `sidecar.toml`, `secrets.toml`, `ceiling.toml` or provider of the catalogue is an error; a broken policy,
     /// descriptor or secret is a problem that closes what depends on it.
     pub fn load(directories: &Directories, around: Surroundings, remember: Remember) -> Result<Self> {
+        let around = Surroundings { accounts: directories.accounts(), ..around };
         let settings = Settings::load(&directories.sidecar_toml())?;
         let key = InstallationKey::load_or_create(&directories.state.join("installation.key")).context(
             "the installation's key (mount a volume for it: -v understudy-state:/var/lib/understudy)",
@@ -73,6 +76,7 @@ impl Live {
             known: Mutex::new(known),
             configuration: configuration.into(),
             vault: Current::new(vault),
+            reloading: Mutex::new(()),
         };
         live.remember(&live.vault.current()).map_err(anyhow::Error::msg)?;
         Ok(live)
@@ -89,6 +93,7 @@ impl Live {
 
     /// Reads everything again. With `ask_again`, commands are run though their values are cached.
     pub fn reload(&self, ask_again: bool) {
+        let _one = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.current();
         let mut stale = Vec::new();
         let settings = self.settings(&before.settings, &mut stale);
@@ -114,6 +119,29 @@ impl Live {
             vault: Arc::clone(&vault),
             stale,
         };
+        self.configuration.replace(Arc::new(configuration));
+        self.vault.replace(vault);
+    }
+
+    /// Reads accounts again, and nothing else.
+    pub fn reload_accounts(&self) {
+        let _one = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.current();
+        let mut stale = before.stale.clone();
+        let vault = {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let (catalogue, key, around) = (&before.catalogue, &self.key, &self.around);
+            let previous = Some(before.vault.as_ref());
+            let loading = Loading { catalogue, key, around, known: &known, previous, ask_again: false };
+            match Vault::with_accounts(&before.vault, loading) {
+                Ok(vault) => Arc::new(vault),
+                Err(error) => return tracing::error!("accounts cannot be taken over: {error}"),
+            }
+        };
+        if let Err(error) = self.remember(&vault) {
+            stale.push(error);
+        }
+        let configuration = Configuration { vault: Arc::clone(&vault), stale, ..(*before).clone() };
         self.configuration.replace(Arc::new(configuration));
         self.vault.replace(vault);
     }
@@ -146,6 +174,7 @@ impl Live {
         };
         for (key, changed) in [
             ("extra-ca", settings.extra_ca != before.extra_ca),
+            ("notify", settings.notify != before.notify),
             ("synthetic-range", settings.synthetic_range != before.synthetic_range),
         ] {
             if changed {
@@ -156,6 +185,7 @@ impl Live {
         }
         settings.extra_ca.clone_from(&before.extra_ca);
         settings.synthetic_range = before.synthetic_range;
+        settings.notify.clone_from(&before.notify);
         settings
     }
 
@@ -269,7 +299,12 @@ mod tests {
         }
 
         fn load(&self) -> Result<Live> {
-            let around = Surroundings { podman_secrets: "/none".into(), credentials: None, host_run: true };
+            let around = Surroundings {
+                podman_secrets: "/none".into(),
+                credentials: None,
+                host_run: true,
+                ..Surroundings::default()
+            };
             Live::load(&self.directories, around, Remember::Yes)
         }
     }
@@ -384,6 +419,7 @@ mod tests {
 
         let place = Place::new();
         place.declare();
+        place.write("ceiling.toml", "annotations.allow-hosts = \"a.example\"");
         place.write("value", "sk-0123456789abcdefghij");
         let live = place.load().unwrap();
         let prepare = Prepare {
@@ -400,7 +436,7 @@ mod tests {
         };
         let asked = crate::credentials::Asked::new(&prepare, "claude-code", ["a"].into_iter().collect());
         let now = || {
-            let rights = live.current().rights(&asked);
+            let rights = live.current().rights(&asked, Vec::new());
             (rights.policy.decide(&"a.example".parse().unwrap(), 443), rights.grants.names())
         };
         assert!(matches!(now(), (Verdict::Allowed { .. }, grants) if grants == ["a"]));
@@ -440,7 +476,12 @@ mod tests {
         let place = Place::new();
         place.declare();
         place.write("value", "sk-0123456789abcdefghij");
-        let around = Surroundings { podman_secrets: "/none".into(), credentials: None, host_run: true };
+        let around = Surroundings {
+            podman_secrets: "/none".into(),
+            credentials: None,
+            host_run: true,
+            ..Surroundings::default()
+        };
         Live::load(&place.directories, around, Remember::No).unwrap();
         assert!(!record(&place.directories).exists());
     }

@@ -16,9 +16,10 @@ use tokio_rustls::TlsAcceptor;
 use super::classify::{Classified, Hello, LIMIT, classify};
 use super::connect::{self, Asked};
 use super::identity::{Standing, of_plain, of_tls};
+use super::raw;
 use super::refusal;
 use super::relay::Passed;
-use super::splice::{self, Splice};
+use super::splice::{self, By, Splice, forbidden};
 use crate::audit::{Audit, Decision, Entry};
 use crate::container::{Container, OpenConnection};
 use crate::decide::Permit;
@@ -103,8 +104,14 @@ async fn converse(
         Established::Requests { stream, http2, downstream } => (stream, http2, downstream),
         Established::Splice(splice) => {
             let (passed, permit) = (Arc::new(Passed::default()), splice.permit.clone());
-            let connected = || line.passes(&permit, &passed);
-            return splice.pass(gateway, &passed, connected).await;
+            let (by, connected) = (splice.by, || line.passes(&permit, &passed));
+            return tokio::select! {
+                result = splice.pass(gateway, &passed, connected) => result,
+                () = forbidden(container, &permit, by) => {
+                    let detail = "policy was changed, and does not allow it any more";
+                    Err(Fault::new(Reason::HostNotAllowed, detail))
+                }
+            };
         }
     };
     gateway.converse(stream, &downstream).await;
@@ -189,7 +196,13 @@ async fn establish(
                     (entry.protocol, entry.host) = ("tls", Some(name.to_string()));
                     entry.rule = Some(permit.rule().to_owned());
                 });
-                return Ok(Established::Splice(Splice { permit, stream, first: first.freeze() }));
+                return Ok(Established::Splice(Splice {
+                    permit,
+                    stream,
+                    first: first.freeze(),
+                    by: By::Splice,
+                    silent: false,
+                }));
             }
             let downstream = Downstream::new(Arc::clone(container), identity, port, Wire::Tls, worker);
             line.becomes(&downstream);
@@ -205,10 +218,20 @@ async fn establish(
             let stream = Replay::new(first.freeze(), stream);
             Ok(Established::requests(Conn::new(stream, Arc::clone(&downstream), http2), downstream))
         }
-        Classified::Other => {
-            refusal::reset(stream);
-            Err(Fault::new(Reason::ProtocolNotAllowed, "neither TLS nor HTTP"))
-        }
+        Classified::Other => match raw::permit(container, &origin, port) {
+            Ok(permit) => {
+                line.entry(|entry| {
+                    (entry.host, entry.rule) =
+                        (Some(permit.host().to_string()), Some(permit.rule().to_owned()));
+                });
+                let silent = first.is_empty();
+                Ok(Established::Splice(Splice { permit, stream, first: first.freeze(), by: By::Tcp, silent }))
+            }
+            Err(fault) => {
+                refusal::reset(stream);
+                Err(fault)
+            }
+        },
         Classified::Malformed { why } => {
             refusal::reset(stream);
             Err(Fault::new(Reason::Malformed, why))
@@ -239,7 +262,7 @@ async fn opening(
 ) -> Result<(Classified, Goal), Fault> {
     let limit = gateway.limits().first_bytes;
     let too_late = |_| Fault::new(Reason::Timeout, "too little arrived to tell what it is");
-    let classified = timeout(limit, read_first(stream, first)).await.map_err(too_late)??;
+    let classified = first_of(stream, first, &direct, container, limit).await?;
     if classified != Classified::Http1 {
         return Ok((classified, direct));
     }
@@ -254,8 +277,27 @@ async fn opening(
         .write_all(connect::ESTABLISHED)
         .await
         .map_err(|error| Fault::broken_off(&format!("the container broke off: {error}")))?;
-    let classified = timeout(limit, read_first(stream, first)).await.map_err(too_late)??;
-    Ok((classified, Goal { origin: tunnel.origin(&container.names), port: tunnel.port, tunnelled: true }))
+    let goal = Goal { origin: tunnel.origin(&container.names), port: tunnel.port, tunnelled: true };
+    let classified = first_of(stream, first, &goal, container, limit).await?;
+    Ok((classified, goal))
+}
+
+/// What it is, or `Other` for a silent one where the server may have to speak first.
+async fn first_of(
+    stream: &mut TcpStream,
+    first: &mut BytesMut,
+    goal: &Goal,
+    container: &Container,
+    limit: Duration,
+) -> Result<Classified, Fault> {
+    if first.is_empty()
+        && raw::may_be_silent(container, &goal.origin, goal.port)
+        && timeout(raw::SILENCE, stream.readable()).await.is_err()
+    {
+        return Ok(Classified::Other);
+    }
+    let too_late = |_| Fault::new(Reason::Timeout, "too little arrived to tell what it is");
+    timeout(limit, read_first(stream, first)).await.map_err(too_late)?
 }
 
 /// The tunnel that is asked for, and the length of the head that asks. None: it is another request.
@@ -427,6 +469,7 @@ impl Drop for Line {
         }
         if let Some(passed) = &self.passed {
             (entry.bytes_up, entry.bytes_down) = (passed.up.load(Relaxed), passed.down.load(Relaxed));
+            self.container.counters.bytes.fetch_add(entry.bytes_up + entry.bytes_down, Relaxed);
         }
         match entry.decision {
             Decision::Allowed => &self.container.counters.allowed,

@@ -8,10 +8,11 @@ use tokio::time::timeout;
 use understudy_policies::HostName;
 
 use super::accept::Fault;
+use super::raw;
 use super::refusal;
 use super::relay::{Broken, Passed, relay, write};
 use crate::container::Container;
-use crate::decide::{Permit, decide_splice};
+use crate::decide::{Permit, decide_raw, decide_splice};
 use crate::dns::{DialError, Upstream};
 use crate::proxy::Gateway;
 use crate::reason::Reason;
@@ -22,6 +23,9 @@ pub(super) struct Splice {
     pub(super) stream: TcpStream,
     /// The client's hello, and what may follow it.
     pub(super) first: Bytes,
+    pub(super) by: By,
+    /// It has not spoken yet: what it says must be neither TLS nor HTTP.
+    pub(super) silent: bool,
 }
 
 /// The permit to pass through TLS for a name that the container looked up. None: it is inspected, as all is by default.
@@ -32,6 +36,30 @@ pub(super) fn permit(gateway: &Gateway, container: &Container, name: &HostName, 
     gateway.vault().current().bound_to(name).next().is_none().then_some(permit)
 }
 
+/// Which rule lets a connection through.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum By {
+    /// `splice = true`
+    Splice,
+    /// `tcp = true`
+    Tcp,
+}
+
+/// Returns once policy does not allow it any more.
+pub(super) async fn forbidden(container: &Container, permit: &Permit, by: By) {
+    let mut changing = container.changing();
+    loop {
+        let rights = container.rights();
+        let still = match by {
+            By::Splice => decide_splice(&rights.policy, permit.host(), permit.port()).is_some(),
+            By::Tcp => decide_raw(&rights.policy, permit.host(), permit.port()).is_ok(),
+        };
+        if !still || changing.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
 impl Splice {
     /// Ok when both sides have ended. `connected` is told once there is an upstream.
     pub(super) async fn pass(
@@ -40,7 +68,7 @@ impl Splice {
         passed: &Passed,
         connected: impl FnOnce(),
     ) -> Result<(), Fault> {
-        let Self { permit, stream, first } = self;
+        let Self { permit, stream, mut first, silent, by: _ } = self;
         let upstream = match dial(gateway, permit).await {
             Ok(upstream) => upstream,
             Err(fault) => {
@@ -50,6 +78,17 @@ impl Splice {
         };
         connected();
         drop(upstream.set_nodelay(true));
+        if silent {
+            match raw::greet(&stream, &upstream, passed, gateway.limits().first_bytes).await {
+                Ok(Some(said)) => first = said,
+                Ok(None) => return Ok(()),
+                Err(fault) => {
+                    refusal::reset(stream);
+                    refusal::reset(upstream);
+                    return Err(fault);
+                }
+            }
+        }
         let result = match write(&upstream, &first, &passed.up).await {
             Ok(()) => {
                 drop(first);

@@ -4,6 +4,8 @@
 pub mod alphabet;
 pub mod checksum;
 pub mod endpoint;
+pub mod minted;
+pub mod oauth;
 pub mod pattern;
 pub mod provider;
 
@@ -12,12 +14,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aho_corasick::AhoCorasick;
+use http::Method;
 use understudy_policies::document::closest;
-use understudy_policies::{DocumentError, HostName, HostPattern};
+use understudy_policies::{DocumentError, HostName, HostPattern, RequestPath};
 
 pub use alphabet::Alphabet;
 pub use checksum::Checksum;
 pub use endpoint::{Creates, Endpoint};
+pub use minted::Minted;
+pub use oauth::{Encoding, LoginFile, Oauth, TokenEndpoint};
 pub use pattern::{MIN_DRAWN, Pattern, Piece};
 pub use provider::{Kind, Provider, Shape};
 
@@ -193,6 +198,38 @@ impl Catalogue {
         })
     }
 
+    /// What the answer to such a request holds, where `likes` are the kinds of the secrets that are bound to `host`.
+    pub fn minted_by<'c>(
+        &'c self,
+        host: &'c HostName,
+        method: &'c Method,
+        path: &'c RequestPath,
+        likes: &'c [&'c str],
+    ) -> impl Iterator<Item = &'c Minted> {
+        self.providers().flat_map(move |provider| {
+            let liked = provider.kinds.iter().any(|kind| likes.contains(&kind.name.as_str()));
+            let here = liked.then(|| HostPattern::Exact(host.clone()));
+            provider.minted.iter().filter(move |minted| {
+                minted.is_made_by(host, method, path, provider.all_hosts().chain(&here))
+            })
+        })
+    }
+
+    /// Kinds of accounts whose token endpoint a server could read this as.
+    pub fn token_endpoints<'c>(
+        &'c self,
+        host: &'c HostName,
+        path: &'c str,
+    ) -> impl Iterator<Item = (&'c Arc<Kind>, &'c Oauth)> {
+        self.accounts().filter(move |(_, oauth)| oauth.token_endpoint.is_at(host, path))
+    }
+
+    /// Kinds that are accounts.
+    pub fn accounts(&self) -> impl Iterator<Item = (&Arc<Kind>, &Oauth)> {
+        let kinds = self.providers().flat_map(|provider| &provider.kinds);
+        kinds.filter_map(|kind| Some((kind, kind.oauth.as_ref()?)))
+    }
+
     /// One line for each thing that the provider's documentation was not seen to say.
     pub fn unconfirmed(&self) -> Vec<String> {
         let of = |provider: &Provider| {
@@ -202,7 +239,9 @@ impl Catalogue {
             let kinds = kinds.map(|kind| format!("placements of kind `{}`", kind.name));
             let endpoints = provider.endpoints.iter().filter(|endpoint| !endpoint.confirmed);
             let endpoints = endpoints.map(|endpoint| format!("endpoint of {}: {endpoint}", provider.what));
-            shapes.chain(kinds).chain(endpoints).collect::<Vec<_>>()
+            let minted = provider.minted.iter().filter(|minted| !minted.confirmed);
+            let minted = minted.map(|minted| format!("what {} mints: {}", provider.what, minted.label));
+            shapes.chain(kinds).chain(endpoints).chain(minted).collect::<Vec<_>>()
         };
         self.providers().flat_map(of).collect()
     }

@@ -32,6 +32,8 @@ pub struct Declaration {
     /// With which methods and for which paths.
     pub scope: Scope,
     /// What becomes of other credentials at its hosts.
+    /// Paths that parts may be asked of (`Range`) with it.
+    pub downloads: Vec<PathPattern>,
     pub foreign: Foreign,
     pub grant_to: GrantTo,
     /// The variable that holds its stand-in where no login of the harness does.
@@ -65,7 +67,35 @@ pub struct GrantTo {
     pub images: BTreeSet<ImageId>,
 }
 
+/// Between the name of an account and that of a token which is not its access token. No declared name has one.
+const PART: char = '/';
+
+/// The tokens of an account beside its access token, as their names end.
+pub(super) const PARTS: [&str; 2] = ["refresh", "id"];
+
+/// The name of what was declared.
+pub(super) fn whole_name(name: &str) -> &str {
+    name.split(PART).next().unwrap_or(name)
+}
+
 impl Declaration {
+    /// Of another token of the same account: it is granted with it, and never sent.
+    pub(super) fn part(&self, part: &str) -> Self {
+        let mut hosts = Vec::new();
+        if let Some(oauth) =
+            self.like.as_ref().and_then(|like| like.oauth.as_ref()).filter(|_| part == PARTS[0])
+        {
+            hosts.push(HostPattern::Exact(oauth.token_endpoint.host.clone()));
+        }
+        let name = format!("{}{PART}{part}", self.name);
+        Self { name, hosts, placements: Vec::new(), env: None, expires: None, ..self.clone() }
+    }
+
+    /// Whether it is a token of an account that is not its access token.
+    pub fn is_part(&self) -> bool {
+        self.name.contains(PART)
+    }
+
     pub fn is_bound_to(&self, host: &HostName) -> bool {
         self.hosts.iter().any(|pattern| pattern.matches(host))
     }
@@ -87,12 +117,14 @@ struct Raw {
     credential: Option<Spanned<String>>,
     variable: Option<Spanned<String>>,
     command: Option<Spanned<Vec<String>>>,
+    account: Option<Spanned<String>>,
     timeout: Option<Spanned<u64>>,
     cache: Option<Spanned<u64>>,
     hosts: Option<Spanned<OneOrMany<String>>>,
     placements: Option<Spanned<OneOrMany<String>>>,
     methods: Option<Spanned<OneOrMany<String>>>,
     paths: Option<Spanned<OneOrMany<String>>>,
+    downloads: Option<Spanned<OneOrMany<String>>>,
     #[serde(default)]
     foreign: Foreign,
     grant_to: Spanned<RawGrantTo>,
@@ -141,14 +173,16 @@ impl Reader<'_> {
                 "the name of a secret must be lower-case letters, digits, `-`, `_` and `.`, at most 64";
             return Err(self.error(at, message));
         }
-        let Raw { file, podman_secret, credential, variable, command, timeout, cache, .. } = raw;
-        let written = Written { file, podman_secret, credential, variable, command, timeout, cache };
+        let Raw { file, podman_secret, credential, variable, command, account, timeout, cache, .. } = raw;
+        let written = Written { file, podman_secret, credential, variable, command, account, timeout, cache };
         let like = raw.like.map(|like| self.like(&like)).transpose()?;
         let like = like.as_ref();
         let kind = raw.kind.or(like.map(|like| like.kind)).ok_or_else(|| {
             let message = "missing field `kind`; or say what it is `like`, as `like = \"github-pat\"`";
             self.error(at, message)
         })?;
+        let source = written.source(at).map_err(|(at, message)| self.error(at, message))?;
+        self.of_account(at, kind, &source, like)?;
         let placements = match (&raw.placements, like) {
             (None, Some(like)) => like.placements.clone(),
             (written, _) => self.placements(at, kind, written.as_ref())?,
@@ -158,13 +192,18 @@ impl Reader<'_> {
         Ok(Declaration {
             name,
             kind,
-            source: written.source(at).map_err(|(at, message)| self.error(at, message))?,
+            source,
             hosts: self.hosts(at, raw.hosts.as_ref(), like)?,
             placements,
             scope: Scope {
                 methods: raw.methods.map(|methods| self.methods(&methods)).transpose()?.unwrap_or_default(),
-                paths: raw.paths.map(|paths| self.paths(&paths)).transpose()?.unwrap_or_default(),
+                paths: raw.paths.map(|paths| self.paths("paths", &paths)).transpose()?.unwrap_or_default(),
             },
+            downloads: raw
+                .downloads
+                .map(|paths| self.paths("downloads", &paths))
+                .transpose()?
+                .unwrap_or_default(),
             foreign: raw.foreign,
             grant_to: self.grant_to(&raw.grant_to)?,
             env: own.0.or(own.1),
@@ -175,6 +214,31 @@ impl Reader<'_> {
             like: like.cloned(),
             place: format!("{}:{}", self.file, position(self.text, at).0),
         })
+    }
+
+    /// An account is of a kind that says how it is renewed, and nothing else is an account.
+    fn of_account(
+        &self,
+        at: usize,
+        kind: SecretKind,
+        source: &Source,
+        like: Option<&Arc<Kind>>,
+    ) -> Result<(), DocumentError> {
+        let renewed = like.is_some_and(|like| like.oauth.is_some());
+        match (kind, source) {
+            (SecretKind::Oauth, Source::Account(_)) if renewed => Ok(()),
+            (SecretKind::Oauth, Source::Account(_)) => {
+                Err(self.error(at, "an account needs a kind that is renewed, as `like = \"chatgpt-account\"`"))
+            }
+            (SecretKind::Oauth, _) => Err(self.error(
+                at,
+                "where is the account? Add `account = \"NAME\"`, the name that `understudy login import` gave it",
+            )),
+            (_, Source::Account(_)) => {
+                Err(self.error(at, "`account` is for kinds that are renewed, as `like = \"chatgpt-account\"`"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn like(&self, written: &Spanned<String>) -> Result<Arc<Kind>, DocumentError> {
@@ -229,7 +293,7 @@ impl Reader<'_> {
     ) -> Result<Vec<Placement>, DocumentError> {
         let Some(written) = written else {
             return match kind {
-                SecretKind::Bearer => Ok(vec![Placement::bearer()]),
+                SecretKind::Bearer | SecretKind::Oauth => Ok(vec![Placement::bearer()]),
                 SecretKind::Basic => Ok(vec![Placement::Basic(BasicHalf::Password)]),
                 SecretKind::ApiKey => Err(self.error(
                     at,
@@ -260,12 +324,16 @@ impl Reader<'_> {
         written.get_ref().0.iter().map(method).collect()
     }
 
-    fn paths(&self, written: &Spanned<OneOrMany<String>>) -> Result<Vec<PathPattern>, DocumentError> {
+    fn paths(
+        &self,
+        key: &str,
+        written: &Spanned<OneOrMany<String>>,
+    ) -> Result<Vec<PathPattern>, DocumentError> {
         let at = written.span().start;
         if written.get_ref().0.is_empty() {
-            return Err(self.error(at, "`paths` is empty, so the secret could never be used"));
+            return Err(self.error(at, format!("`{key}` is empty; leave it out, or name a path")));
         }
-        let path = |text: &String| text.parse().map_err(|error| self.error(at, format!("`paths`: {error}")));
+        let path = |text: &String| text.parse().map_err(|error| self.error(at, format!("`{key}`: {error}")));
         written.get_ref().0.iter().map(path).collect()
     }
 

@@ -16,6 +16,8 @@ use understudy_policies::{HostName, PathError, RequestPath};
 
 use super::foreign;
 use super::grants::Grants;
+use super::holdings::MintedNow;
+use super::minted;
 use super::minting;
 use super::placement::Placement;
 use super::retired;
@@ -45,11 +47,14 @@ pub struct Swaps {
     pub path: Option<SwappedPath>,
     /// Names of the secrets that are swapped in, for the audit and the pool key; sorted, each once.
     pub secrets: Vec<String>,
+    /// Whether all of these secrets let parts of what is downloaded here be asked for.
+    pub download: bool,
 }
 
 impl Swaps {
     /// Adds the names of secrets that are swapped in elsewhere in the request.
     pub fn add(&mut self, secrets: Vec<String>) {
+        self.download &= secrets.is_empty();
         self.secrets.extend(secrets);
         self.secrets.sort_unstable();
         self.secrets.dedup();
@@ -82,16 +87,42 @@ pub struct CredentialDenial {
 }
 
 /// What is to be swapped in this request, or why it must not leave. Pure.
-pub fn examine(vault: &Vault, grants: &Grants, head: RequestHead<'_>) -> Result<Swaps, CredentialDenial> {
+///
+/// `minted` is what upstreams made for this container.
+pub fn examine(
+    vault: &Vault,
+    grants: &Grants,
+    minted: &MintedNow,
+    head: RequestHead<'_>,
+) -> Result<Swaps, CredentialDenial> {
     no_real_value(vault, &head)?;
-    retired::check(vault, &head)?;
-    let (swaps, rests) = Swapper::new(vault, Judge { grants, head: &head }).run()?;
+    let accepted = minted::check(minted, grants, &head)?;
+    retired::check(vault, minted, &head)?;
+    let (mut swaps, mut rests) = Swapper::new(vault, Judge { grants, head: &head }).run()?;
+    for header in accepted {
+        if let Some((label, value)) = header.swapped {
+            swaps.headers.push((header.name.clone(), header.index, value));
+            swaps.add(vec![label]);
+        }
+        rests.headers.push((header.name, header.index, header.rest));
+    }
     if vault.bound_to(head.host).next().is_some() {
         unmistakable(vault, &head)?;
-        foreign::check(vault, &head, &rests)?;
+        let stand_in = |text: &[u8]| std::str::from_utf8(text).is_ok_and(|text| vault.is_stand_in(text));
+        foreign::check(vault, &head, &rests, |text| stand_in(text) || minted.accepts(grants, &head, text))?;
     }
     minting::check(vault, grants, &head, &swaps)?;
+    swaps.download = is_download(vault, &head, &swaps);
     Ok(swaps)
+}
+
+fn is_download(vault: &Vault, head: &RequestHead<'_>, swaps: &Swaps) -> bool {
+    let Ok(path) = RequestPath::parse(head.uri.path()) else { return false };
+    let declared = |name: &String| {
+        let secret = vault.secret(name);
+        secret.is_some_and(|secret| secret.declaration().downloads.iter().any(|p| p.matches_surely(&path)))
+    };
+    *head.method == Method::GET && swaps.secrets.iter().all(declared)
 }
 
 /// What each part that was swapped holds beside its credentials.
@@ -249,6 +280,9 @@ impl Judge<'_> {
                 declaration.place
             ),
             Reason::CredentialInClear => format!("use https://{host}"),
+            _ if declaration.placements.is_empty() => {
+                format!("`{name}` is a token of an account that the sidecar renews itself: it is never sent")
+            }
             _ => format!(
                 "secret `{name}` may stand in {}; if it should stand elsewhere, add that to `placements` ({})",
                 list(&declaration.placements),

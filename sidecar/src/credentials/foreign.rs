@@ -31,8 +31,13 @@ const CREDENTIAL_HEADERS: [&str; 11] = [
 ];
 
 /// Refuses what looks like a credential and was not swapped, if a secret is bound to the host that does not let it:
-/// granted or not, usable or not. `rests` is what stands beside what was swapped.
-pub(super) fn check(vault: &Vault, head: &RequestHead<'_>, rests: &Rests) -> Result<(), CredentialDenial> {
+/// granted or not, usable or not. `rests` is what stands beside what was swapped, and `is_ours` tells what may be.
+pub(super) fn check(
+    vault: &Vault,
+    head: &RequestHead<'_>,
+    rests: &Rests,
+    is_ours: impl Fn(&[u8]) -> bool,
+) -> Result<(), CredentialDenial> {
     let bound: Vec<&Declaration> =
         vault.bound_to(head.host).filter(|declaration| declaration.foreign == Foreign::Deny).collect();
     if bound.is_empty() {
@@ -49,7 +54,7 @@ pub(super) fn check(vault: &Vault, head: &RequestHead<'_>, rests: &Rests) -> Res
             let empty = text.trim_ascii().is_empty();
             let unswapped = rest.is_none() && !empty && for_credentials;
             let part = Part::header(name, value.as_bytes());
-            if unswapped || known.holds_credential(text) || holds_another(vault, &bound, &part) {
+            if unswapped || known.holds_credential(text) || holds_another(&is_ours, &bound, &part) {
                 return Err(denial(head.host, Place::Header(name)));
             }
         }
@@ -57,14 +62,14 @@ pub(super) fn check(vault: &Vault, head: &RequestHead<'_>, rests: &Rests) -> Res
     // Some services take a credential as a segment of the path.
     let url = head.uri.path_and_query().map_or("", PathAndQuery::as_str);
     let text = rests.url.as_deref().unwrap_or(url.as_bytes());
-    if known.holds_credential(text) || holds_another(vault, &bound, &Part::url(url)) {
+    if known.holds_credential(text) || holds_another(&is_ours, &bound, &Part::url(url)) {
         return Err(denial(head.host, Place::Url));
     }
     Ok(())
 }
 
 /// Whether something other than a stand-in stands where a placement at this host means a credential to stand.
-fn holds_another(vault: &Vault, bound: &[&Declaration], part: &Part<'_>) -> bool {
+fn holds_another(is_ours: impl Fn(&[u8]) -> bool, bound: &[&Declaration], part: &Part<'_>) -> bool {
     let says_what_it_is = |placement: &&Placement| match placement {
         // Its other half is a user name, or nothing. What is in no half swapped, `for_credentials` says.
         Placement::Basic(_) => false,
@@ -75,7 +80,7 @@ fn holds_another(vault: &Vault, bound: &[&Declaration], part: &Part<'_>) -> bool
     let placements = bound.iter().flat_map(|declaration| &declaration.placements).filter(says_what_it_is);
     placements.flat_map(|placement| part.slots(placement)).any(|slot| {
         let value = slot.value(part.inner());
-        !value.is_empty() && !std::str::from_utf8(&value).is_ok_and(|text| vault.is_stand_in(text))
+        !value.is_empty() && !is_ours(&value)
     })
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use understudy_control::{ImageId, Refusal, annotation};
 use understudy_harnesses::{Descriptor, HarnessError, Harnesses, Login};
 
-use super::declaration::Declaration;
+use super::declaration::{Declaration, whole_name};
 use super::vault::{Secret, Vault};
 
 /// The secrets that one container was granted, by name.
@@ -26,12 +26,18 @@ pub struct Choice<'a> {
 
 impl Grants {
     pub fn contains(&self, name: &str) -> bool {
-        self.names.contains(name)
+        self.names.contains(whole_name(name))
     }
 
     /// The login of `harness` that one of them is, as [`choose`] saw to it that there is one at the most.
-    pub(super) fn login<'h>(&self, harness: &'h Descriptor, vault: &Vault) -> Option<&'h Login> {
+    pub(super) fn login<'h>(
+        &self,
+        harness: &'h Descriptor,
+        image: Option<&ImageId>,
+        vault: &Vault,
+    ) -> Option<&'h Login> {
         let secrets = self.names.iter().filter_map(|name| vault.secret(name));
+        let secrets = secrets.filter(|secret| secret.declaration().grant_to.includes(&harness.name, image));
         let mut logins = secrets
             .filter_map(|secret| harness.logins.iter().find(|login| fits(login, secret.declaration())));
         logins.next()
@@ -71,6 +77,43 @@ pub fn choose<'a>(
         Some(asked) => asked_for(vault, harness, image, annotation::list(asked).collect()),
         None => fitting(vault, harness, image),
     }
+}
+
+/// For several harnesses, each by [`choose`]: a secret that is asked for is a login of all that it fits, or else goes with
+/// the first one that it is granted to.
+pub fn choose_all<'a>(
+    vault: &'a Vault,
+    harnesses: &[&'a Descriptor],
+    image: Option<&ImageId>,
+    asked: Option<&str>,
+) -> Result<Vec<Choice<'a>>, Refusal> {
+    let Some(asked) = asked else {
+        return harnesses.iter().map(|harness| choose(vault, harness, image, None)).collect();
+    };
+    let mut of_each: Vec<Vec<&str>> = harnesses.iter().map(|_| Vec::new()).collect();
+    for name in annotation::list(asked) {
+        let granted = |harness: &Descriptor| {
+            vault
+                .secret(name)
+                .is_some_and(|secret| secret.declaration().grant_to.includes(&harness.name, image))
+        };
+        let is_login = |harness: &Descriptor| {
+            let secret = vault.secret(name).map(Secret::declaration);
+            secret.is_some_and(|secret| harness.logins.iter().any(|login| fits(login, secret)))
+        };
+        let with = |wanted: &dyn Fn(&Descriptor) -> bool| -> Vec<usize> {
+            let indexed = harnesses.iter().enumerate();
+            indexed.filter(|(_, harness)| wanted(harness)).map(|(index, _)| index).collect()
+        };
+        let logins = with(&|harness| granted(harness) && is_login(harness));
+        // What none of them can have is refused by the first.
+        let first = with(&granted).first().copied().unwrap_or(0);
+        for index in if logins.is_empty() { vec![first] } else { logins } {
+            of_each.get_mut(index).into_iter().for_each(|names| names.push(name));
+        }
+    }
+    let each = harnesses.iter().zip(of_each);
+    each.map(|(harness, names)| choose(vault, harness, image, Some(&names.join(",")))).collect()
 }
 
 /// One line for each harness that a declaration grants to and that does not exist: a grant to nobody.
@@ -117,16 +160,12 @@ fn fitting<'a>(
     harness: &'a Descriptor,
     image: Option<&ImageId>,
 ) -> Result<Choice<'a>, Refusal> {
-    let login_of = |declaration: &Declaration| {
-        let granted = declaration.grant_to.includes(&harness.name, image);
-        harness.logins.iter().find(|login| granted && fits(login, declaration))
-    };
-    let candidates: Vec<_> =
-        vault.secrets().iter().filter_map(|secret| Some((login_of(secret.declaration())?, secret))).collect();
+    let candidates: Vec<_> = logins(vault, harness, image).collect();
     let login = one_login(harness, &candidates)?;
     if login.is_none() {
         // Starting without it would only put the error off, to where nobody can explain it.
-        if let Some(unusable) = vault.unusable().iter().find(|u| login_of(u.declaration()).is_some()) {
+        let is_login = |declaration| login_of(declaration, harness, image).is_some();
+        if let Some(unusable) = vault.unusable().iter().find(|u| is_login(u.declaration())) {
             return Err(cannot_be_used(unusable.name(), unusable.error()));
         }
     }
@@ -138,6 +177,27 @@ fn fitting<'a>(
         }));
     }
     Ok(Choice { login, others: Vec::new(), notes })
+}
+
+/// Every secret that could be a login of a harness, with which it would be.
+pub(super) fn logins<'a>(
+    vault: &'a Vault,
+    harness: &'a Descriptor,
+    image: Option<&ImageId>,
+) -> impl Iterator<Item = (&'a Login, &'a Secret)> {
+    vault
+        .secrets()
+        .iter()
+        .filter_map(move |secret| Some((login_of(secret.declaration(), harness, image)?, secret)))
+}
+
+fn login_of<'a>(
+    declaration: &Declaration,
+    harness: &'a Descriptor,
+    image: Option<&ImageId>,
+) -> Option<&'a Login> {
+    let granted = declaration.grant_to.includes(&harness.name, image);
+    harness.logins.iter().find(|login| granted && fits(login, declaration))
 }
 
 fn fits(login: &Login, declaration: &Declaration) -> bool {

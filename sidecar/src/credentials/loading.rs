@@ -1,5 +1,7 @@
 //! From a declaration to a value that can be used: fresh, or the one that was read before.
 
+mod account;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,6 +15,7 @@ use super::secret::SecretValue;
 use super::source::{Source, Surroundings};
 use super::stand_in::{self, Look};
 use super::vault::{Secret, Vault};
+use crate::accounts::Account;
 
 /// What a load goes by, beside the declarations.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +31,7 @@ pub struct Loading<'a> {
 }
 
 /// A value and what became of reading it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Loaded {
     pub(super) value: Arc<SecretValue>,
     pub(super) stand_in: String,
@@ -39,6 +42,10 @@ pub(super) struct Loaded {
     pub(super) stale: Option<String>,
     /// What was found instead and cannot be used; searched for all the same.
     pub(super) rejected: Option<Arc<SecretValue>>,
+    /// What it was before, and may still be good for.
+    pub(super) earlier: Option<Arc<SecretValue>>,
+    /// Whose access token it is.
+    pub(super) account: Option<Arc<Account>>,
 }
 
 /// Why a secret has no value that can be used.
@@ -55,7 +62,26 @@ impl From<String> for Rejected {
     }
 }
 
+impl Loaded {
+    pub(super) fn new(value: Arc<SecretValue>, stand_in: String) -> Self {
+        let (scheme, stale, rejected, earlier, account) = Default::default();
+        Self { value, stand_in, read: Instant::now(), scheme, stale, rejected, earlier, account }
+    }
+}
+
 impl Loading<'_> {
+    /// All that a declaration stands for: one value, or the tokens of an account.
+    pub(super) fn load(
+        &self,
+        declaration: &Declaration,
+        all: &[Declaration],
+    ) -> Result<Vec<(Declaration, Loaded)>, Rejected> {
+        match &declaration.source {
+            Source::Account(name) => self.account(declaration, name),
+            _ => Ok(vec![(declaration.clone(), self.value(declaration, all)?)]),
+        }
+    }
+
     pub(super) fn value(&self, declaration: &Declaration, all: &[Declaration]) -> Result<Loaded, Rejected> {
         let kept = self.previous.and_then(|vault| vault.secret(&declaration.name));
         let kept = kept.filter(|kept| kept.declaration().source == declaration.source);
@@ -75,16 +101,14 @@ impl Loading<'_> {
     fn is_to_be_read(&self, kept: &Secret) -> bool {
         match &kept.declaration().source {
             Source::File(_) | Source::PodmanSecret(_) | Source::Credential(_) => true,
-            Source::Variable(_) => false,
+            Source::Variable(_) | Source::Account(_) => false,
             Source::Command(_) => self.ask_again || kept.is_outdated(Instant::now()),
         }
     }
 
     fn again(&self, declaration: &Declaration, kept: &Secret) -> Result<Loaded, Rejected> {
-        let Loaded { value, read, scheme, stale, rejected, .. } = kept.loaded();
-        let stand_in = self.shaped(declaration, value)?;
-        let (value, stale, rejected) = (Arc::clone(value), stale.clone(), rejected.clone());
-        Ok(Loaded { value, stand_in, read: *read, scheme: *scheme, stale, rejected })
+        let stand_in = self.shaped(declaration, &kept.loaded().value)?;
+        Ok(Loaded { stand_in, ..kept.loaded().clone() })
     }
 
     fn shaped(&self, of: &Declaration, value: &Arc<SecretValue>) -> Result<String, Rejected> {
@@ -125,6 +149,6 @@ impl Loading<'_> {
         }
         let value = Arc::new(value);
         let stand_in = self.shaped(declaration, &value)?;
-        Ok(Loaded { value, stand_in, read: Instant::now(), scheme, stale: None, rejected: None })
+        Ok(Loaded { scheme, ..Loaded::new(value, stand_in) })
     }
 }

@@ -27,6 +27,8 @@ pub enum Placement {
     Form { path: PathPattern, field: String },
     /// `json PATH POINTER`: a string in a JSON body (RFC 6901).
     Json { path: PathPattern, pointer: Pointer },
+    /// `multipart PATH FIELD`: a field of a body of the type `multipart/form-data` (RFC 7578).
+    Multipart { path: PathPattern, field: String },
     /// `websocket-protocol PREFIX`: what follows the prefix in an item of `Sec-WebSocket-Protocol`.
     WebSocketProtocol { prefix: String },
     /// `websocket-text`: text messages of a WebSocket.
@@ -54,7 +56,7 @@ impl Pointer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     #[error(
-        "not a placement; write one of `header NAME`, `header NAME SCHEME`, `basic user`, `basic password`, `cookie NAME`, `query KEY`, `path TEMPLATE`, `form PATH FIELD`, `json PATH POINTER`, `websocket-protocol PREFIX`, `websocket-text`"
+        "not a placement; write one of `header NAME`, `header NAME SCHEME`, `basic user`, `basic password`, `cookie NAME`, `query KEY`, `path TEMPLATE`, `form PATH FIELD`, `json PATH POINTER`, `multipart PATH FIELD`, `websocket-protocol PREFIX`, `websocket-text`"
     )]
     Kind,
     #[error("this placement is written as `{0}`")]
@@ -141,6 +143,8 @@ impl FromStr for Placement {
             ["form", ..] => Err(PlacementError::Form("form PATH FIELD")),
             ["json", path, pointer] => Ok(Self::Json { path: path.parse()?, pointer: pointer.parse()? }),
             ["json", ..] => Err(PlacementError::Form("json PATH POINTER")),
+            ["multipart", path, field] => Ok(Self::Multipart { path: path.parse()?, field: key(field)? }),
+            ["multipart", ..] => Err(PlacementError::Form("multipart PATH FIELD")),
             ["websocket-protocol"] => Ok(Self::WebSocketProtocol { prefix: String::new() }),
             ["websocket-protocol", prefix] if is_name(prefix, token) => {
                 Ok(Self::WebSocketProtocol { prefix: prefix.to_owned() })
@@ -224,6 +228,7 @@ impl fmt::Display for Placement {
             Self::Path(template) => write!(f, "path {template}"),
             Self::Form { path, field } => write!(f, "form {path} {field}"),
             Self::Json { path, pointer } => write!(f, "json {path} {pointer}"),
+            Self::Multipart { path, field } => write!(f, "multipart {path} {field}"),
             Self::WebSocketProtocol { prefix } if prefix.is_empty() => f.write_str("websocket-protocol"),
             Self::WebSocketProtocol { prefix } => write!(f, "websocket-protocol {prefix}"),
             Self::WebSocketText => f.write_str("websocket-text"),
@@ -254,6 +259,7 @@ mod tests {
             "form /** token",
             "json /oauth/token /client_secret",
             "json /* /auth/0/a~1b~0c",
+            "multipart /upload api_key",
             "websocket-protocol",
             "websocket-protocol openai-insecure-api-key.",
             "websocket-text",
@@ -300,6 +306,7 @@ mod tests {
             ("json /token /a~2", "not a JSON pointer"),
             ("json /token /a~", "not a JSON pointer"),
             ("json /token", "this placement is written as `json PATH POINTER`"),
+            ("multipart /upload", "this placement is written as `multipart PATH FIELD`"),
             ("websocket-protocol a,VALUE", "not the start of an item"),
             ("websocket-text VALUE", "not a placement"),
         ] {
@@ -312,7 +319,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_read_is_shown_and_read_again(
-            kind in "(header|basic|cookie|query|path|form|json|websocket-protocol|websocket-text|[a-z]{1,8})",
+            kind in "(header|basic|cookie|query|path|form|json|multipart|websocket-protocol|websocket-text|[a-z]{1,8})",
             rest in "( [!-~]{1,12}){0,3}", slashed in "( /[!-~]{1,12}){0,2}",
         ) {
             for text in [format!("{kind}{rest}"), format!("{kind}{slashed}{rest}")] {

@@ -35,12 +35,15 @@ pub fn report(
     answered: impl Fn(&str, &[u8]) -> Vec<u8>,
     today: Day,
 ) -> Vec<SecretStatus> {
-    let usable = vault.secrets().iter().map(|secret| {
+    let whole = vault.secrets().iter().filter(|secret| !secret.declaration().is_part());
+    let usable = whole.map(|secret| {
         let readable = readable(vault, secret, |text| answered(secret.name(), text));
-        (secret.declaration(), secret.stale(), readable)
+        let problem = secret.login_needed().or_else(|| secret.stale().map(str::to_owned));
+        (secret.declaration(), problem, readable)
     });
     // Its value goes nowhere, so nothing of it comes back.
-    let unusable = vault.unusable().iter().map(|u| (u.declaration(), Some(u.error()), Readable::Nothing));
+    let unusable =
+        vault.unusable().iter().map(|u| (u.declaration(), Some(u.error().to_owned()), Readable::Nothing));
     let mut all: Vec<SecretStatus> = usable
         .chain(unusable)
         .map(|(declaration, problem, readable)| {
@@ -50,7 +53,7 @@ pub fn report(
                 kind: declaration.kind.as_str().to_owned(),
                 source: declaration.source.to_string(),
                 usable: vault.secret(&declaration.name).is_some(),
-                problem: problem.map(str::to_owned).or_else(|| over(declaration, today)),
+                problem: problem.or_else(|| over(declaration, today)),
                 hosts: shown(&declaration.hosts),
                 placements: shown(&declaration.placements),
                 expires: declaration.expires.map(|expiry| expiry.to_string()),

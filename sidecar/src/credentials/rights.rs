@@ -8,18 +8,25 @@ use understudy_harnesses::Harnesses;
 use understudy_policies::{Policies, Policy, PolicySet};
 
 use super::grants::Grants;
+use super::holdings::HeldValue;
 use super::terms;
-use super::vault::Vault;
+use super::vault::{Secret, Vault};
+use crate::operator::Mode;
 
 #[derive(Debug, Clone, Default)]
 pub struct Rights {
     pub policy: Arc<PolicySet>,
     pub grants: Arc<Grants>,
+    /// What is granted now, to be searched for even when it is no longer.
+    pub values: Vec<HeldValue>,
+    /// What becomes of a host that no rule is about.
+    pub mode: Mode,
 }
 
 /// What a container asked for and was given when it started.
 #[derive(Debug, Clone)]
 pub struct Asked {
+    /// As in [`terms::Terms`].
     pub harness: String,
     pub granted: Grants,
     /// Without environment and arguments, which are not looked at again.
@@ -27,11 +34,17 @@ pub struct Asked {
 }
 
 impl Rights {
+    pub fn new(policy: Arc<PolicySet>, grants: Arc<Grants>, vault: &Vault) -> Self {
+        let granted = vault.secrets().iter().filter(|secret| grants.contains(secret.name()));
+        let values = granted.map(Secret::held).collect();
+        Self { policy, grants, values, mode: Mode::default() }
+    }
+
     /// For a container that may do nothing any more; every refusal says why.
     pub fn none(asked: &Asked, why: String) -> Self {
         let named = asked.annotation(annotation::POLICY).unwrap_or(&asked.harness);
         let policy = PolicySet::combine(vec![Arc::new(Policy::failed(named, why))]);
-        Self { policy: Arc::new(policy), grants: Arc::default() }
+        Self { policy: Arc::new(policy), ..Self::default() }
     }
 }
 
@@ -50,18 +63,21 @@ impl Asked {
 
 /// Pure. A policy or harness that is gone allows nothing, and its name says why in every refusal.
 pub fn rights(asked: &Asked, harnesses: &Harnesses, policies: &Policies, vault: &Vault) -> Rights {
+    let image = asked.prepare.image.as_ref();
     let still = |name: &String| {
         vault.secret(name).is_some_and(|secret| {
-            secret.declaration().grant_to.includes(&asked.harness, asked.prepare.image.as_ref())
+            let granted = |harness| secret.declaration().grant_to.includes(harness, image);
+            annotation::list(&asked.harness).any(granted)
         })
     };
     let grants: Grants = asked.granted.names().into_iter().filter(still).collect();
-    let policy = terms::harness(harnesses, Some(&asked.harness)).and_then(|harness| {
-        let login = grants.login(harness, vault);
-        terms::policy(harness, login, policies, &asked.prepare.annotations)
+    let policy = terms::named(harnesses, Some(&asked.harness)).and_then(|harnesses| {
+        let logins = harnesses.iter().map(|harness| (*harness, grants.login(harness, image, vault)));
+        let policy = terms::policy(logins, policies, &asked.prepare.annotations)?;
+        Ok((policy, Mode::of(asked.annotation(annotation::MODE))?))
     });
     match policy {
-        Ok(policy) => Rights { policy: Arc::new(policy), grants: Arc::new(grants) },
+        Ok((policy, mode)) => Rights { mode, ..Rights::new(Arc::new(policy), Arc::new(grants), vault) },
         Err(refusal) => Rights::none(asked, refusal.reason),
     }
 }
@@ -115,6 +131,35 @@ mod tests {
         assert_eq!(now(&declared("b", "")), ["b"]);
         assert_eq!(now(&all.replacen("claude-code", "generic", 1)), ["b"]);
         assert_eq!(now(&declared("gone", "")), Vec::<String>::new());
+    }
+
+    #[test]
+    fn of_several_harnesses_each_keeps_what_it_is_granted() {
+        let values = Values::from([("a", "sk-0123456789abcdefghij")]);
+        let text = declared("a", "")
+            .replace("api.example.com", "api.anthropic.com")
+            .replace("claude-code", "opencode");
+        let both = Asked { harness: "claude-code,opencode".to_owned(), ..asked() };
+        let mut prepare = both.prepare.clone();
+        prepare.annotations.clear();
+        let both = Asked { prepare, ..both };
+        let now =
+            |text: &str| rights(&both, &Harnesses::default(), &Policies::default(), &vault(text, &values));
+        let allows = |rights: &Rights| {
+            matches!(
+                rights.policy.decide(&"api.anthropic.com".parse().unwrap(), 443),
+                Verdict::Allowed { .. }
+            )
+        };
+        let rights = now(&text);
+        assert!(rights.grants.names() == ["a"] && allows(&rights));
+        let rights = now(&text.replace("opencode", "generic"));
+        assert!(rights.grants.names().is_empty());
+        assert!(allows(&rights), "claude-code's own host");
+        let alone = Asked { harness: "opencode".to_owned(), ..both.clone() };
+        let without = vault(&text.replace("opencode", "generic"), &values);
+        let rights = super::rights(&alone, &Harnesses::default(), &Policies::default(), &without);
+        assert!(!allows(&rights), "a provider's host goes with the login");
     }
 
     #[test]

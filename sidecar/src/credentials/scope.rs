@@ -19,8 +19,8 @@ pub struct Scope {
 /// Headers with which some servers let a client state another method or path than the request's own.
 const OVERRIDES: [&str; 5] =
     ["x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url"];
-/// The same in a query.
-const OVERRIDING_KEY: &str = "_method";
+/// The same in a query or a form.
+pub(super) const OVERRIDING_KEY: &str = "_method";
 
 impl Scope {
     /// What to do, if the secret may not be used for this request.

@@ -14,8 +14,8 @@ mod stream;
 
 pub use form::Forms;
 pub use patterns::{Pair, Patterns};
-pub(super) use searches::Searches;
 pub use searches::Watched;
+pub(super) use searches::{Searches, as_long};
 pub use stream::{Detector, Replacer};
 
 #[cfg(test)]

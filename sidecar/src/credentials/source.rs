@@ -28,6 +28,8 @@ pub enum Source {
     Variable(String),
     /// What a program prints; host-run sidecar only.
     Command(CommandSource),
+    /// An account of the sidecar's own store.
+    Account(String),
 }
 
 /// What sources find around them: the process and its container, in tests something else. None by default.
@@ -39,6 +41,8 @@ pub struct Surroundings {
     pub credentials: Option<PathBuf>,
     /// Whether variables and commands may be sources.
     pub host_run: bool,
+    /// The store of accounts; its default has none.
+    pub accounts: PathBuf,
 }
 
 impl Surroundings {
@@ -50,6 +54,7 @@ impl Surroundings {
             podman_secrets: PathBuf::from("/run/secrets"),
             credentials: set("CREDENTIALS_DIRECTORY").map(PathBuf::from),
             host_run: set("container").is_none() && std::process::id() != 1,
+            accounts: PathBuf::new(),
         }
     }
 
@@ -70,6 +75,8 @@ impl Source {
             Self::Credential(name) => credential::read(name, around),
             Self::Variable(name) => variable::read(name, around),
             Self::Command(command) => command.read(around),
+            // It has several values.
+            Self::Account(_) => Err("an account is read as a whole".to_owned()),
         }
     }
 
@@ -79,7 +86,8 @@ impl Source {
             Self::File(path) => Some(path.clone()),
             Self::PodmanSecret(name) => Some(around.podman_secrets.join(name)),
             Self::Credential(name) => Some(around.credentials.as_ref()?.join(name)),
-            Self::Variable(_) | Self::Command(_) => None,
+            // The keeper of accounts looks at them itself.
+            Self::Variable(_) | Self::Command(_) | Self::Account(_) => None,
         }
     }
 }
@@ -92,6 +100,7 @@ impl fmt::Display for Source {
             Self::Credential(name) => write!(f, "credential {name}"),
             Self::Variable(name) => write!(f, "variable {name}"),
             Self::Command(command) => write!(f, "command {command}"),
+            Self::Account(name) => write!(f, "account {name}"),
         }
     }
 }

@@ -1,27 +1,34 @@
 //! What a container that is about to start is given: harness, policy, secrets, variables, files; or why it must not
 //! start. Pure.
 
+mod several;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use understudy_control::{
     EnvironmentVariable, LoginFile, PlacedFile, Placement, Prepare, Refusal, Write, annotation,
 };
-use understudy_harnesses::{Descriptor, HarnessError, Harnesses, Login, TemplateError, Trap, TrapAction};
+use understudy_harnesses::{
+    Descriptor, Filling, HarnessError, Harnesses, Login, TemplateError, Trap, TrapAction,
+};
 use understudy_policies::{Policies, Policy, PolicySet, builtin, document::closest};
 
+use self::several::Part;
 use super::grants::{self, Choice, Grants};
 use super::rights::Asked;
-use super::vault::Vault;
+use super::vault::{Secret, Vault};
+use crate::operator::Mode;
 
 /// The harness of a container that names none.
 const DEFAULT_HARNESS: &str = "generic";
 
 #[derive(Debug, Clone)]
 pub struct Terms {
-    /// The harness's name.
+    /// The harness's name; of several, with commas between them.
     pub harness: String,
     pub policy: Arc<PolicySet>,
+    pub mode: Mode,
     pub grants: Arc<Grants>,
     /// What policy and grants are decided from again when the configuration changes.
     pub asked: Asked,
@@ -41,23 +48,45 @@ pub fn terms(
     no_real_value(prepare, vault)?;
     network(prepare)?;
     let asked = |key: &str| prepare.annotations.get(key).map(String::as_str);
-    let harness = harness(harnesses, asked(annotation::HARNESS))?;
-    let level = privacy(harness, asked(annotation::PRIVACY))?;
-    let choice = grants::choose(vault, harness, prepare.image.as_ref(), asked(annotation::SECRETS))?;
-    let login = choice.login.as_ref().map(|(login, _)| *login);
-    let policy = policy(harness, login, policies, &prepare.annotations)?;
-    let mut notes = choice.notes.clone();
+    let harnesses = named(harnesses, asked(annotation::HARNESS))?;
+    let mode = Mode::of(asked(annotation::MODE))?;
+    let level = asked(annotation::PRIVACY);
+    privacy(&harnesses, level)?;
+    let choices = grants::choose_all(vault, &harnesses, prepare.image.as_ref(), asked(annotation::SECRETS))?;
+    let logins: Vec<_> =
+        choices.iter().map(|choice| choice.login.as_ref().map(|(login, _)| *login)).collect();
+    let policy = policy(harnesses.iter().copied().zip(logins), policies, &prepare.annotations)?;
+    let parts = harnesses.iter().zip(&choices).map(|(harness, choice)| {
+        let level = harness.level(level);
+        let env = environment(harness, choice, level)?;
+        Ok(Part { harness, choice, placement: placement(harness, choice, level)?, env })
+    });
+    let parts = parts.collect::<Result<Vec<_>, Refusal>>()?;
+    let env = several::environment(&parts)?;
+    let mut notes: Vec<String> = choices.iter().flat_map(|choice| choice.notes.clone()).collect();
     notes.extend(failed_policies(&policy));
-    let env = environment(harness, &choice, level)?;
     notes.extend(replaced(prepare, &env, vault));
-    notes.extend(traps(prepare, harness, &choice, &env, vault)?);
+    for part in &parts {
+        notes.extend(traps(prepare, part.harness, part.choice, &part.env, vault)?);
+    }
+    notes.extend(several::traps(&parts, &env)?);
+    let grants: Grants = choices.iter().flat_map(|choice| choice.grants().names()).collect();
+    let names: Vec<&str> = harnesses.iter().map(|harness| harness.name.as_str()).collect();
+    let harness = names.join(",");
+    let mut placement = several::placement(parts);
+    // A home that is kept may hold the login of an earlier start, which had another account.
+    let logins = harnesses.iter().flat_map(|harness| grants::logins(vault, harness, prepare.image.as_ref()));
+    placement.stand_ins.extend(logins.map(|(_, secret)| secret.stand_in().to_owned()));
+    placement.stand_ins.sort_unstable();
+    placement.stand_ins.dedup();
     Ok(Terms {
-        harness: harness.name.clone(),
         policy: Arc::new(policy),
-        grants: Arc::new(choice.grants()),
-        asked: Asked::new(prepare, &harness.name, choice.grants()),
-        placement: placement(harness, &choice, level)?,
+        mode,
+        grants: Arc::new(grants.clone()),
+        asked: Asked::new(prepare, &harness, grants),
+        placement,
         env: env.into_iter().map(|(name, value)| EnvironmentVariable { name, value }).collect(),
+        harness,
         notes,
     })
 }
@@ -109,7 +138,22 @@ fn network(prepare: &Prepare) -> Result<(), Refusal> {
     }
 }
 
-pub(super) fn harness<'h>(harnesses: &'h Harnesses, asked: Option<&str>) -> Result<&'h Descriptor, Refusal> {
+/// Those of a list, each once, in its order; the usual one if there is none.
+pub(super) fn named<'h>(
+    harnesses: &'h Harnesses,
+    asked: Option<&str>,
+) -> Result<Vec<&'h Descriptor>, Refusal> {
+    let mut named: Vec<&Descriptor> = Vec::new();
+    for name in annotation::list(asked.unwrap_or(DEFAULT_HARNESS)) {
+        let harness = harness(harnesses, Some(name))?;
+        if !named.iter().any(|other| other.name == harness.name) {
+            named.push(harness);
+        }
+    }
+    if named.is_empty() { Ok(vec![harness(harnesses, asked)?]) } else { Ok(named) }
+}
+
+fn harness<'h>(harnesses: &'h Harnesses, asked: Option<&str>) -> Result<&'h Descriptor, Refusal> {
     harnesses.harness(asked.unwrap_or(DEFAULT_HARNESS)).map_err(|error| {
         let remedy = match &error {
             HarnessError::Unknown { suggestion: Some(meant), .. } => format!("did you mean `{meant}`?"),
@@ -121,19 +165,24 @@ pub(super) fn harness<'h>(harnesses: &'h Harnesses, asked: Option<&str>) -> Resu
 }
 
 /// Without `understudy.policy`: what the harness needs. `understudy.allow` comes on top of either.
-pub(super) fn policy(
-    harness: &Descriptor,
-    login: Option<&Login>,
+pub(super) fn policy<'a>(
+    harnesses: impl Iterator<Item = (&'a Descriptor, Option<&'a Login>)> + Clone,
     policies: &Policies,
     annotations: &BTreeMap<String, String>,
 ) -> Result<PolicySet, Refusal> {
     let asked = |key: &str| annotations.get(key).map(String::as_str);
     let (named, allowed) = (asked(annotation::POLICY), asked(annotation::ALLOW));
-    let needed = || harness.allowed_hosts(login, asked(annotation::PRIVACY));
+    let names: Vec<&str> = harnesses.clone().map(|(harness, _)| harness.name.as_str()).collect();
+    let needed = || {
+        let hosts = |(harness, login): (&'a Descriptor, _)| {
+            harness.allowed_hosts(login, harness.level(asked(annotation::PRIVACY)))
+        };
+        builtin::harness_only(&names.join(","), harnesses.clone().flat_map(hosts))
+    };
     let mut set = Vec::new();
     for name in annotation::list(named.unwrap_or(builtin::HARNESS_ONLY)) {
         set.push(match name {
-            builtin::HARNESS_ONLY => Arc::new(builtin::harness_only(&harness.name, needed())),
+            builtin::HARNESS_ONLY => Arc::new(needed()),
             name => policies.policy(name).ok_or_else(|| unknown_policy(policies, name))?,
         });
     }
@@ -180,7 +229,7 @@ fn environment(
     let mut env = harness.env.clone();
     env.extend(harness.privacy(level).flat_map(|level| level.env.clone()));
     if let Some((login, secret)) = &choice.login {
-        env.extend(login.env.iter().map(|(name, value)| (name.clone(), value.render(secret.stand_in()))));
+        env.extend(login.env.iter().map(|(name, value)| (name.clone(), value.render(secret.filling()))));
     }
     for secret in &choice.others {
         let declaration = secret.declaration();
@@ -203,10 +252,13 @@ fn environment(
     Ok(env)
 }
 
-/// The level that is asked for, or the harness's own.
-fn privacy<'a>(harness: &'a Descriptor, asked: Option<&'a str>) -> Result<&'a str, Refusal> {
-    let level = asked.unwrap_or(&harness.privacy.default);
-    if harness.privacy.levels.contains_key(level) { Ok(level) } else { Err(unknown_level(harness, level)) }
+/// That one of the harnesses has the level that is asked for; the others keep theirs.
+fn privacy(harnesses: &[&Descriptor], asked: Option<&str>) -> Result<(), Refusal> {
+    let known = |level: &str| harnesses.iter().any(|harness| harness.privacy.levels.contains_key(level));
+    match (asked, harnesses.first()) {
+        (Some(level), Some(first)) if !known(level) => Err(unknown_level(first, level)),
+        _ => Ok(()),
+    }
 }
 
 fn unknown_level(harness: &Descriptor, level: &str) -> Refusal {
@@ -263,10 +315,10 @@ fn traps(
 }
 
 fn placement(harness: &Descriptor, choice: &Choice<'_>, level: &str) -> Result<Placement, Refusal> {
-    let stand_in = choice.login.as_ref().map_or("", |(_, secret)| secret.stand_in());
+    let filling = choice.login.as_ref().map(|(_, secret)| secret.filling()).unwrap_or_default();
     let of_login = choice.login.iter().flat_map(|(login, _)| &login.files);
     let of_level = harness.privacy(level).flat_map(|level| &level.files);
-    let files = harness.files.iter().chain(of_level).chain(of_login).map(|file| placed(file, stand_in));
+    let files = harness.files.iter().chain(of_level).chain(of_login).map(|file| placed(file, filling));
     let files = files.collect::<Result<_, _>>().map_err(|error| {
         // `understudy_harnesses` checked it when the descriptor was read.
         Refusal::new(format!("a file of harness {}: {error}", harness.name), "run: understudy check")
@@ -278,16 +330,19 @@ fn placement(harness: &Descriptor, choice: &Choice<'_>, level: &str) -> Result<P
     Ok(Placement {
         files,
         login_files: harness.login_files.iter().map(login_file).collect(),
-        stand_ins: choice.secrets().map(|secret| secret.stand_in().to_owned()).collect(),
+        stand_ins: choice.secrets().flat_map(Secret::all_stand_ins).map(str::to_owned).collect(),
     })
 }
 
-fn placed(file: &understudy_harnesses::PlacedFile, stand_in: &str) -> Result<PlacedFile, TemplateError> {
+fn placed(
+    file: &understudy_harnesses::PlacedFile,
+    filling: Filling<'_>,
+) -> Result<PlacedFile, TemplateError> {
     let (write, content) = match file.write {
-        understudy_harnesses::Write::Create => (Write::Create, file.content.render(stand_in)),
-        understudy_harnesses::Write::Replace => (Write::Replace, file.content.render(stand_in)),
-        understudy_harnesses::Write::MergeJson => (Write::MergeJson, file.content.render_json(stand_in)?),
-        understudy_harnesses::Write::MergeEnv => (Write::MergeEnv, file.content.render(stand_in)),
+        understudy_harnesses::Write::Create => (Write::Create, file.content.render(filling)),
+        understudy_harnesses::Write::Replace => (Write::Replace, file.content.render(filling)),
+        understudy_harnesses::Write::MergeJson => (Write::MergeJson, file.content.render_json(filling)?),
+        understudy_harnesses::Write::MergeEnv => (Write::MergeEnv, file.content.render(filling)),
     };
     Ok(PlacedFile { path: file.path.clone(), mode: file.mode, write, content })
 }

@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use understudy_harnesses::Filling;
 use understudy_policies::document::closest;
-use understudy_policies::{DocumentError, HostName};
+use understudy_policies::{DocumentError, HostName, HostPattern};
 use zeroize::Zeroizing;
 
-use super::catalogue::Catalogue;
+use super::catalogue::{Catalogue, Kind};
 use super::declaration::{self, Declaration};
 use super::expiry::{Day, Notice};
 use super::finder::Finder;
+use super::holdings::HeldValue;
 use super::installation_key::InstallationKey;
 use super::known::KnownStandIns;
 use super::loading::{Loaded, Loading, Rejected};
@@ -19,6 +21,7 @@ use super::scrub::Searches;
 use super::secret::SecretValue;
 use super::source::{Source, Surroundings};
 use super::stand_in;
+use crate::accounts::Account;
 
 #[derive(Debug, Default)]
 pub struct Vault {
@@ -76,7 +79,28 @@ impl Vault {
         };
         let shown = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let declarations = declaration::parse(&shown, &text, loading.catalogue)?;
-        Self::build(declarations, loading, |declaration, all| loading.value(declaration, all))
+        Self::build(declarations, loading, |declaration, all| loading.load(declaration, all))
+    }
+
+    /// The same as `before` in all but accounts, which are read again: nothing else is looked at, so that a mistake in
+    /// another file cannot keep new tokens from being used.
+    pub fn with_accounts(before: &Self, loading: Loading<'_>) -> Result<Self, VaultError> {
+        let declarations = before.declarations().cloned().collect();
+        Self::build(declarations, loading, |declaration, _| match &declaration.source {
+            Source::Account(_) => loading.load(declaration, &[]),
+            _ => before.as_it_is(declaration),
+        })
+    }
+
+    fn as_it_is(&self, declaration: &Declaration) -> Result<Vec<(Declaration, Loaded)>, Rejected> {
+        match self.secret(&declaration.name) {
+            Some(secret) => Ok(vec![(declaration.clone(), secret.loaded.clone())]),
+            None => {
+                let unusable = self.unusable.iter().find(|unusable| unusable.name() == declaration.name);
+                let error = unusable.map_or_else(String::new, |unusable| unusable.error.clone());
+                Err(Rejected { error, value: unusable.and_then(|unusable| unusable.value.clone()) })
+            }
+        }
     }
 
     /// With another way to read values.
@@ -97,7 +121,8 @@ impl Vault {
         };
         Self::build(declarations, loading, |declaration, all| {
             let found = read(&declaration.source).map_err(Rejected::from);
-            found.and_then(|bytes| loading.judge(&bytes, declaration, all)).map_err(|rejected| {
+            let loaded = found.and_then(|bytes| loading.judge(&bytes, declaration, all));
+            loaded.map(|loaded| vec![(declaration.clone(), loaded)]).map_err(|rejected| {
                 let error = format!("{}: {}", declaration.source, rejected.error);
                 Rejected { error, ..rejected }
             })
@@ -107,14 +132,14 @@ impl Vault {
     fn build(
         declarations: Vec<Declaration>,
         loading: Loading<'_>,
-        load: impl Fn(&Declaration, &[Declaration]) -> Result<Loaded, Rejected>,
+        load: impl Fn(&Declaration, &[Declaration]) -> Result<Vec<(Declaration, Loaded)>, Rejected>,
     ) -> Result<Self, VaultError> {
         let loaded: Vec<_> = declarations.iter().map(|d| load(d, &declarations)).collect();
         let (catalogue, key) = (Arc::clone(loading.catalogue), Some(loading.key.clone()));
         let mut vault = Self { catalogue, key, ..Self::default() };
         for (declaration, loaded) in declarations.into_iter().zip(loaded) {
             match loaded {
-                Ok(loaded) => vault.add(declaration, loaded),
+                Ok(loaded) => loaded.into_iter().for_each(|(part, loaded)| vault.add(part, loaded)),
                 Err(Rejected { error, value }) => vault.unusable.push(Unusable { declaration, error, value }),
             }
         }
@@ -135,8 +160,13 @@ impl Vault {
         &self.unusable
     }
 
-    /// Also of secrets that cannot be used.
+    /// Of each secret, those that cannot be used among them.
     pub fn declarations(&self) -> impl Iterator<Item = &Declaration> {
+        self.all_declarations().filter(|declaration| !declaration.is_part())
+    }
+
+    /// Also of the tokens of accounts.
+    fn all_declarations(&self) -> impl Iterator<Item = &Declaration> {
         let secrets = self.secrets.iter().map(Secret::declaration);
         secrets.chain(self.unusable.iter().map(Unusable::declaration))
     }
@@ -158,7 +188,9 @@ impl Vault {
             );
             Some(line(declaration, &told))
         });
-        unusable.chain(stale).chain(over).collect()
+        let ended =
+            self.secrets.iter().filter_map(|secret| Some(line(&secret.declaration, &secret.login_needed()?)));
+        unusable.chain(stale).chain(over).chain(ended).collect()
     }
 
     /// One line each for what works, and should be looked at.
@@ -216,8 +248,32 @@ impl Vault {
         self.key.as_ref().is_some_and(|key| stand_in::mark::is_in(key, text))
     }
 
+    pub(super) fn key(&self) -> Option<&InstallationKey> {
+        self.key.as_ref()
+    }
+
     pub fn catalogue(&self) -> &Catalogue {
         &self.catalogue
+    }
+
+    /// Every account that can be used, with what was declared for it.
+    pub fn accounts(&self) -> impl Iterator<Item = (&Secret, &Arc<Account>)> {
+        self.secrets.iter().filter_map(|secret| Some((secret, secret.loaded.account.as_ref()?)))
+    }
+
+    /// Whether a server could take this path for a token endpoint: of a kind of account that is declared, or that is for a
+    /// host of some secret.
+    pub fn is_token_endpoint(&self, host: &HostName, path: &str) -> bool {
+        let declared =
+            |kind: &Kind| self.declarations().any(|d| d.like.as_ref().is_some_and(|l| l.name == kind.name));
+        let is_for_its_host = |kind: &Kind| {
+            let exact = kind.hosts.iter().filter_map(|pattern| match pattern {
+                HostPattern::Exact(host) => Some(host),
+                _ => None,
+            });
+            exact.into_iter().any(|host| self.bound_to(host).next().is_some())
+        };
+        self.catalogue.token_endpoints(host, path).any(|(kind, _)| declared(kind) || is_for_its_host(kind))
     }
 
     /// Whether a command is to be asked again for its value.
@@ -227,7 +283,7 @@ impl Vault {
 
     /// Every declaration with that host among its own, also of secrets that cannot be used.
     pub fn bound_to<'v>(&'v self, host: &'v HostName) -> impl Iterator<Item = &'v Declaration> {
-        self.declarations().filter(|declaration| declaration.is_bound_to(host))
+        self.all_declarations().filter(|declaration| declaration.is_bound_to(host))
     }
 
     pub(super) fn searches(&self) -> &Searches {
@@ -242,7 +298,9 @@ impl Vault {
         let rejected = self.secrets.iter();
         let rejected =
             rejected.filter_map(|secret| Some((secret.name(), secret.loaded.rejected.as_deref()?)));
-        live.chain(dead).chain(rejected)
+        let earlier = self.secrets.iter();
+        let earlier = earlier.filter_map(|secret| Some((secret.name(), secret.earlier()?)));
+        live.chain(dead).chain(rejected).chain(earlier)
     }
 
     fn add(&mut self, declaration: Declaration, loaded: Loaded) {
@@ -307,6 +365,49 @@ impl Secret {
 
     pub(in crate::credentials) fn value(&self) -> &SecretValue {
         &self.loaded.value
+    }
+
+    pub(super) fn held(&self) -> HeldValue {
+        HeldValue { value: Arc::clone(&self.loaded.value), stand_in: self.loaded.stand_in.clone() }
+    }
+
+    /// What the value was before, and may still be good for.
+    pub(super) fn earlier(&self) -> Option<&SecretValue> {
+        self.loaded.earlier.as_deref()
+    }
+
+    /// Of the access token of an account.
+    pub fn account(&self) -> Option<&Arc<Account>> {
+        self.loaded.account.as_ref()
+    }
+
+    /// What is to be done about an account whose login is over.
+    pub fn login_needed(&self) -> Option<String> {
+        let account = self.account()?;
+        let ended = account.ended.as_ref()?;
+        Some(format!(
+            "the provider ended its login ({ended}); log in again, then: understudy login import FORMAT --account {} < FILE",
+            account.name
+        ))
+    }
+
+    /// What a harness puts into its variables and files.
+    pub fn filling(&self) -> Filling<'_> {
+        let stand_in = self.stand_in();
+        let Some(account) = self.account() else { return Filling::of(stand_in) };
+        Filling {
+            stand_in,
+            refresh: &account.stand_ins.refresh,
+            id: account.stand_ins.id.as_deref().unwrap_or_default(),
+            account: Some(&account.facts),
+        }
+    }
+
+    /// All that a container that is given it may hold.
+    pub fn all_stand_ins(&self) -> impl Iterator<Item = &str> {
+        let account = self.account().map(|account| &account.stand_ins);
+        let others = account.into_iter().flat_map(|all| [Some(&all.refresh), all.id.as_ref()]);
+        [self.stand_in()].into_iter().chain(others.flatten().map(String::as_str))
     }
 
     pub(super) fn loaded(&self) -> &Loaded {
@@ -390,7 +491,12 @@ mod tests {
         }
 
         fn load(&mut self, previous: Option<&Vault>) -> Vault {
-            let around = Surroundings { podman_secrets: "/none".into(), credentials: None, host_run: true };
+            let around = Surroundings {
+                podman_secrets: "/none".into(),
+                credentials: None,
+                host_run: true,
+                ..Surroundings::default()
+            };
             let (key, known) = (&self.key, &self.known);
             let catalogue = &Arc::new(Catalogue::new([]).unwrap());
             let loading = Loading { catalogue, key, around: &around, known, previous, ask_again: false };
@@ -449,7 +555,12 @@ mod tests {
         assert!(warnings.len() == 1 && warnings[0].contains("`Bearer ` before the value was left out"));
         assert!(!warnings[0].contains("0123456789"), "{warnings:?}");
         fs::write(files.path("secrets.toml"), "[a]\nkid = 1").unwrap();
-        let around = Surroundings { podman_secrets: "/none".into(), credentials: None, host_run: true };
+        let around = Surroundings {
+            podman_secrets: "/none".into(),
+            credentials: None,
+            host_run: true,
+            ..Surroundings::default()
+        };
         let (key, known) = (&files.key, &files.known);
         let catalogue = &Arc::new(Catalogue::new([]).unwrap());
         let loading = Loading { catalogue, key, around: &around, known, previous: None, ask_again: false };
@@ -607,7 +718,12 @@ mod tests {
                 .replace("file = \"/run/secrets/a\"", &format!("command = [\"sh\", \"-c\", '{script}']"));
             fs::write(directory.path().join("secrets.toml"), text).unwrap();
         };
-        let around = Surroundings { podman_secrets: "/none".into(), credentials: None, host_run: true };
+        let around = Surroundings {
+            podman_secrets: "/none".into(),
+            credentials: None,
+            host_run: true,
+            ..Surroundings::default()
+        };
         let (key, known) = (InstallationKey::from_bytes(&[1; 32]), KnownStandIns::default());
         let load = |previous: Option<&Vault>, ask_again| {
             let catalogue = &Arc::new(Catalogue::new([]).unwrap());

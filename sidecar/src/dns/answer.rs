@@ -31,7 +31,9 @@ pub enum Outcome {
 }
 
 /// The answer to the datagram or message `query`; `None` for what is not a query and so deserves no answer.
-pub fn answer(query: &[u8], names: &SyntheticNames, policy: &PolicySet) -> Option<Answer> {
+///
+/// With `any`, every name is one that could be permitted: a person will be asked.
+pub fn answer(query: &[u8], names: &SyntheticNames, policy: &PolicySet, any: bool) -> Option<Answer> {
     let Ok(message) = Message::from_vec(query) else {
         return malformed(query);
     };
@@ -44,7 +46,7 @@ pub fn answer(query: &[u8], names: &SyntheticNames, policy: &PolicySet) -> Optio
     let outcome = match message.queries.as_slice() {
         [question] if message.metadata.op_code == OpCode::Query => {
             response.add_query(question.clone());
-            fill(&mut response, question, names, policy)
+            fill(&mut response, question, names, |name| any || policy.may_permit(name))
         }
         _ => {
             response.metadata.response_code = ResponseCode::NotImp;
@@ -55,7 +57,12 @@ pub fn answer(query: &[u8], names: &SyntheticNames, policy: &PolicySet) -> Optio
     Some(Answer { bytes, outcome })
 }
 
-fn fill(response: &mut Message, question: &Query, names: &SyntheticNames, policy: &PolicySet) -> Outcome {
+fn fill(
+    response: &mut Message,
+    question: &Query,
+    names: &SyntheticNames,
+    may_permit: impl Fn(&HostName) -> bool,
+) -> Outcome {
     let mut refuse = |why: String| {
         response.metadata.response_code = ResponseCode::Refused;
         Outcome::Refused(why)
@@ -68,7 +75,7 @@ fn fill(response: &mut Message, question: &Query, names: &SyntheticNames, policy
     };
     match question.query_type() {
         RecordType::A => {
-            let (address, ttl, outcome) = if policy.may_permit(&name) {
+            let (address, ttl, outcome) = if may_permit(&name) {
                 (names.address(&name), NAME_TTL, Outcome::Answered)
             } else {
                 (names.range().sink(), SINK_TTL, Outcome::Sunk(name))
@@ -131,7 +138,7 @@ mod tests {
 
     fn ask(bytes: &[u8], names: &SyntheticNames) -> (Message, Outcome) {
         let policy = policy();
-        let answer = answer(bytes, names, &policy).unwrap();
+        let answer = answer(bytes, names, &policy, false).unwrap();
         (Message::from_vec(&answer.bytes).unwrap(), answer.outcome)
     }
 
@@ -159,6 +166,15 @@ mod tests {
             assert!(matches!(outcome, Outcome::Sunk(_)), "{name}");
             assert_eq!(address(&message), names.range().sink());
         }
+    }
+
+    #[test]
+    fn where_a_person_is_asked_every_name_gets_an_address() {
+        let names = SyntheticNames::default();
+        let answer = answer(&query("evil.example.", RecordType::A), &names, &policy(), true).unwrap();
+        assert_eq!(answer.outcome, Outcome::Answered);
+        let address = address(&Message::from_vec(&answer.bytes).unwrap());
+        assert_ne!(address, names.range().sink());
     }
 
     #[test]
@@ -201,17 +217,17 @@ mod tests {
         let policy = policy();
         let mut reply = query("api.example.com.", RecordType::A);
         reply[2] |= 0x80;
-        assert_eq!(answer(&reply, &names, &policy), None);
-        assert_eq!(answer(b"short", &names, &policy), None);
+        assert_eq!(answer(&reply, &names, &policy, false), None);
+        assert_eq!(answer(b"short", &names, &policy, false), None);
         let mut cut = query("api.example.com.", RecordType::A);
         cut.truncate(14);
-        assert!(answer(&cut, &names, &policy).is_some());
+        assert!(answer(&cut, &names, &policy, false).is_some());
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_answered_or_not_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
-            let _ = answer(&bytes, &SyntheticNames::default(), &policy());
+            let _ = answer(&bytes, &SyntheticNames::default(), &policy(), false);
         }
     }
 }

@@ -15,7 +15,7 @@ use super::hop::Hop;
 use super::upstream_proxy::{ProxyHost, UpstreamProxy};
 use crate::decide::Permit;
 use crate::dns::SyntheticRange;
-use crate::dns::special::is_special;
+use crate::dns::special::{is_private, is_special};
 use crate::reason::Reason;
 
 /// How long one resolution may take in all.
@@ -119,7 +119,10 @@ impl Resolver {
             Some(pins) => {
                 pins.iter().map(|pin| SocketAddr::new(pin.address, pin.port.unwrap_or(port))).collect()
             }
-            None => usable(host, port, &self.look_up(host).await?, self.range)?,
+            None => {
+                let private = permit.given().private;
+                usable(host, port, &self.look_up(host).await?, self.range, private)?
+            }
         };
         let hops = match proxy {
             None => addresses.into_iter().map(Hop::straight).collect(),
@@ -188,17 +191,19 @@ fn name_server(address: &SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, connections)
 }
 
-/// The public ones among `found`. A name that leads only inside is refused, whoever publishes it.
+/// The public ones among `found`, and with `private` those of private networks. A name that leads only inside is refused, whoever publishes it.
 fn usable(
     host: &HostName,
     port: u16,
     found: &[IpAddr],
     range: SyntheticRange,
+    private: bool,
 ) -> Result<Vec<SocketAddr>, ResolveDenial> {
     let synthetic = |address: &IpAddr| matches!(address, IpAddr::V4(v4) if range.contains(*v4));
     let public: Vec<SocketAddr> = found
         .iter()
-        .filter(|address| !is_special(**address) && !synthetic(address))
+        .filter(|address| !is_special(**address) || private && is_private(**address))
+        .filter(|address| !synthetic(address))
         .map(|address| SocketAddr::new(*address, port))
         .collect();
     if !public.is_empty() {
@@ -208,7 +213,10 @@ fn usable(
     Err(ResolveDenial {
         reason: Reason::PrivateAddress,
         detail: format!("{host} leads to {}, which is not a public address", shown.join(", ")),
-        remedy: format!("if that is meant, pin it in sidecar.toml: [names] \"{host}\" = \"ADDRESS\""),
+        remedy: format!(
+            "if that is meant, write `private = true` into the rule (for a private network's address), or pin it in \
+             sidecar.toml: [names] \"{host}\" = \"ADDRESS\""
+        ),
     })
 }
 
@@ -217,17 +225,45 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_rule_can_open_private_networks_and_never_this_machine_or_its_link() {
+        let host: HostName = "x.example".parse().unwrap();
+        let one = |text: &str| {
+            usable(&host, 443, &[text.parse().unwrap()], SyntheticRange::default(), true).is_ok()
+        };
+        for inner in ["10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "fd00::1"] {
+            assert!(one(inner), "{inner}");
+        }
+        for never in [
+            "127.0.0.1",
+            "169.254.169.254",
+            "0.0.0.0",
+            "::1",
+            "fe80::1",
+            "28.0.1.5",
+            "224.0.0.1",
+            "fd00:ec2::254",
+            "::ffff:10.0.0.1",
+            "64:ff9b::a00:1",
+            "100.100.100.200",
+            "192.0.0.192",
+        ] {
+            assert!(!one(never), "{never}");
+        }
+    }
+
+    #[test]
     fn only_public_addresses_are_dialled_and_at_least_one_is_needed() {
         let host: HostName = "x.example".parse().unwrap();
         let range = SyntheticRange::default();
         let at = |text: &str| text.parse::<IpAddr>().unwrap();
         let mixed =
-            usable(&host, 443, &[at("169.254.169.254"), at("93.184.216.34"), at("::1")], range).unwrap();
+            usable(&host, 443, &[at("169.254.169.254"), at("93.184.216.34"), at("::1")], range, false)
+                .unwrap();
         assert_eq!(mixed, ["93.184.216.34:443".parse().unwrap()]);
         for bad in
             [vec![], vec![at("127.0.0.1")], vec![at("28.0.1.5")], vec![at("::ffff:10.0.0.1"), at("fd00::1")]]
         {
-            let denial = usable(&host, 443, &bad, range).unwrap_err();
+            let denial = usable(&host, 443, &bad, range, false).unwrap_err();
             assert_eq!(denial.reason, Reason::PrivateAddress, "{bad:?}");
         }
     }

@@ -12,6 +12,7 @@ use crate::audit::{Audit, Entry};
 use crate::container::Container;
 use crate::dns::answer::{Answer, Outcome, answer};
 use crate::dns::told::Told;
+use crate::operator::Mode;
 use crate::reason::Reason;
 
 /// The largest message that is read. Real queries are far smaller; what is longer is malformed.
@@ -104,7 +105,8 @@ impl DnsService {
 
     fn respond(&self, query: &[u8]) -> Option<Vec<u8>> {
         let rights = self.container.rights();
-        let Answer { bytes, outcome } = answer(query, &self.container.names, &rights.policy)?;
+        let Answer { bytes, outcome } =
+            answer(query, &self.container.names, &rights.policy, rights.mode != Mode::Deny)?;
         let (key, host, reason, detail) = match outcome {
             Outcome::Answered => return Some(bytes),
             Outcome::Sunk(name) => (name.to_string(), Some(name.to_string()), Reason::HostNotAllowed, None),

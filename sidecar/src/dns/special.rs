@@ -45,6 +45,27 @@ pub fn is_special(address: IpAddr) -> bool {
     }
 }
 
+/// Private networks (RFC 1918, RFC 6598, RFC 4193), which a rule can open: never loopback, the link with its metadata
+/// services, or an IPv4 address inside an IPv6 one.
+const PRIVATE_V4: [Ipv4Net; 4] =
+    [v4(10, 0, 0, 0, 8), v4(100, 64, 0, 0, 10), v4(172, 16, 0, 0, 12), v4(192, 168, 0, 0, 16)];
+const PRIVATE_V6: Ipv6Net = v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7);
+
+/// Metadata services of clouds that are within them (AWS over IPv6, Alibaba).
+const METADATA: [IpAddr; 2] = [
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+];
+
+/// Whether `private = true` is enough for `address`.
+pub fn is_private(address: IpAddr) -> bool {
+    !METADATA.contains(&address)
+        && match address {
+            IpAddr::V4(address) => PRIVATE_V4.iter().any(|net| net.contains(&address)),
+            IpAddr::V6(address) => PRIVATE_V6.contains(&address),
+        }
+}
+
 const fn v4(a: u8, b: u8, c: u8, d: u8, prefix: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)
 }

@@ -80,7 +80,7 @@ impl Shown {
                 env: harness.privacy(name).flat_map(|level| level.env.clone()).collect(),
                 files: files(harness.privacy(name).flat_map(|level| &level.files)),
             },
-            allows: harness.allowed_hosts(None, Some(name)).map(|host| host.to_string()).collect(),
+            allows: harness.allowed_hosts(None, name).map(|host| host.to_string()).collect(),
         };
         let of_purpose = |purpose: Purpose| {
             let hosts: Vec<_> = harness.hosts.of(purpose).iter().map(|host| host.0.to_string()).collect();

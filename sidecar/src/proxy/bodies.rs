@@ -1,5 +1,8 @@
 //! What passes through an exchange in either direction, and how it ends when something must not.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use pingora_error::{Error, ErrorType, Result};
@@ -10,6 +13,9 @@ use super::failure::Failure;
 use super::record::Exchange;
 use super::request_body::Upload;
 use super::response::Answer;
+use crate::container::Container;
+use crate::credentials::Minting;
+use crate::reason::Reason;
 
 impl Exchange {
     /// What of `chunk` goes upstream now.
@@ -22,6 +28,13 @@ impl Exchange {
                 true => Upload::web_socket(searches),
                 false => Upload::new(&session.req_header().headers, searches),
             });
+        }
+        let most = plan.upstream.permit().given().max_body.filter(|_| !session.was_upgraded());
+        let sent = self.accepted.as_ref().map_or(0, |accepted| accepted.entry.bytes_up);
+        if most.is_some_and(|most| sent.saturating_add(chunk.len() as u64) > most) {
+            let detail = "more than the rule's `max-body`".to_owned();
+            self.break_off(Failure { reason: Reason::BodyTooLarge, detail, client_gone: false });
+            return Err(Error::explain(ErrorType::InternalError, "a body that is too long").into_down());
         }
         let Some(upload) = &mut self.upload else { return unplanned() };
         match upload.push(chunk, end, searches) {
@@ -40,6 +53,9 @@ impl Exchange {
         let Some(plan) = &self.plan else { return unplanned() };
         match Answer::begin(head, &plan.searches, method) {
             Ok(mut answer) => {
+                if let Some((minting, container)) = self.minting(method) {
+                    answer.mint(head, minting, plan.searches.vault(), container);
+                }
                 if let Some(before) = &self.answer {
                     answer.follow(before);
                 }
@@ -48,6 +64,15 @@ impl Exchange {
             }
             Err(failure) => self.unreadable(failure),
         }
+    }
+
+    /// What the answer makes for the container, if it was asked for with a stand-in. Only over verified TLS is one swapped.
+    fn minting(&self, method: &Method) -> Option<(Minting, &Arc<Container>)> {
+        let (plan, container) = (self.plan.as_ref()?, &self.accepted.as_ref()?.downstream.container);
+        let (vault, path) = (plan.searches.vault(), plan.target.path.path());
+        let minted = container.holdings.minted(Instant::now());
+        let minting = Minting::of(vault, &plan.target.host, method, path, &plan.swaps, &minted)?;
+        Some((minting, container))
     }
 
     /// What of a chunk of the answer goes to the container now.

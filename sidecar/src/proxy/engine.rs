@@ -21,10 +21,12 @@ use super::pool_key::PoolKey;
 use super::record::Exchange;
 use super::response::Answer;
 use super::{Downstream, h2_limits, headers};
+use crate::accounts::Keeper;
 use crate::audit::Audit;
 use crate::credentials::Vault;
 use crate::current::Current;
 use crate::dns::Resolver;
+use crate::operator::Questions;
 use crate::reason::Reason;
 
 /// How long an idle upstream connection is kept.
@@ -36,7 +38,9 @@ const DRAINED_FOR: Duration = Duration::from_secs(2);
 pub(super) struct Engine {
     pub(super) vault: Current<Vault>,
     pub(super) resolver: Current<Resolver>,
+    pub(super) accounts: Option<Arc<Keeper>>,
     pub(super) audit: Audit,
+    pub(super) questions: Arc<Questions>,
     pub(super) connect: Duration,
     /// Under way at once, of one container.
     pub(super) requests: u64,
@@ -75,6 +79,11 @@ impl ProxyHttp for Engine {
         session.set_read_timeout(None);
         // Without it, the second of two requests that arrive together is dropped without an answer.
         session.set_pipelining_enabled(true);
+        match self.token_endpoint(session, exchange).await? {
+            Ok(false) => {}
+            Ok(true) => return Ok(true),
+            Err(page) => return answer(session, &page).await.map(|()| true),
+        }
         let judged = match self.judge(session, exchange).await {
             Ok(judged) => self.hold(session, exchange, judged).await?,
             Err(page) => Err(page),
@@ -148,7 +157,7 @@ impl ProxyHttp for Engine {
         exchange: &mut Exchange,
     ) -> Result<()> {
         // Resolving and connecting take their time: this is the last moment before anything is sent.
-        if exchange.is_revoked() {
+        if exchange.must_end(&session.req_header().method) {
             return Error::e_explain(ErrorType::InternalError, "revoked");
         }
         let Some(plan) = &exchange.plan else {
@@ -174,7 +183,7 @@ impl ProxyHttp for Engine {
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        if exchange.is_revoked() {
+        if exchange.must_end(&session.req_header().method) {
             // Any other fault than the container's would leave an HTTP/2 upstream waiting for the rest.
             return Err(Error::explain(ErrorType::InternalError, "revoked").into_down());
         }
@@ -199,6 +208,7 @@ impl ProxyHttp for Engine {
         response: &mut ResponseHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
+        self.renewal(session, response, exchange).await?;
         headers::clean_response(response);
         exchange.answered(&session.req_header().method, response)?;
         exchange.entry(|entry| entry.status = Some(response.status.as_u16()));
@@ -207,13 +217,13 @@ impl ProxyHttp for Engine {
 
     fn upstream_response_body_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         body: &mut Option<Bytes>,
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<Option<Duration>> {
-        if exchange.is_revoked() {
-            return Error::e_explain(ErrorType::InternalError, "revoked");
+        if exchange.must_end(&session.req_header().method) {
+            return Error::e_explain(ErrorType::InternalError, "it must not go on");
         }
         let received = exchange.received(body.take().unwrap_or_default(), end)?;
         *body = Some(received);
@@ -274,6 +284,10 @@ impl ProxyHttp for Engine {
         exchange: &mut Exchange,
         reused: bool,
     ) -> Box<Error> {
+        if std::mem::take(&mut exchange.again) {
+            error.set_retry(!exchange.is_revoked());
+            return error;
+        }
         let replayable =
             session.req_header().method.is_idempotent() && !session.as_ref().retry_buffer_truncated();
         if replayable && !exchange.retried && !exchange.is_revoked() && !exchange.is_broken() {

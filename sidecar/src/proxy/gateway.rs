@@ -11,11 +11,13 @@ use pingora_proxy::HttpProxy;
 
 use super::engine::Engine;
 use super::{Downstream, h2_limits};
+use crate::accounts::Keeper;
 use crate::audit::Audit;
 use crate::connection::OriginalDestination;
 use crate::credentials::Vault;
 use crate::current::Current;
 use crate::dns::Resolver;
+use crate::operator::Questions;
 use crate::tls::roots::read_roots;
 use crate::tls::{Authority, Leaves, RootsError};
 use crate::workers::Workers;
@@ -27,7 +29,11 @@ pub struct GatewayParts {
     pub roots_file: PathBuf,
     pub vault: Current<Vault>,
     pub resolver: Current<Resolver>,
+    /// None: accounts are never renewed.
+    pub accounts: Option<Arc<Keeper>>,
     pub audit: Audit,
+    /// Where requests wait for a person.
+    pub questions: Arc<Questions>,
     /// [`crate::connection::Redirected`] outside of tests.
     pub original_destination: Arc<dyn OriginalDestination>,
     pub limits: Limits,
@@ -98,7 +104,9 @@ impl Gateway {
         let engine = Engine {
             vault: parts.vault.clone(),
             resolver: parts.resolver.clone(),
+            accounts: parts.accounts,
             audit: parts.audit.clone(),
+            questions: parts.questions,
             connect: parts.limits.connect,
             requests: parts.limits.requests,
             hasher: std::hash::RandomState::new(),

@@ -90,7 +90,7 @@ mod tests {
     const STAND_IN: &str = "sk-fedcba9876543210";
 
     fn messages(other: &str) -> Messages {
-        let pair = Pair { owner: 0, value: REAL, other, forms: Forms::All };
+        let pair = Pair { owner: 0, value: REAL, other: other.into(), forms: Forms::All };
         Messages::new(Replacer::new(Arc::new(Patterns::new([pair]))), true)
     }
 

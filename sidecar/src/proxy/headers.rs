@@ -53,7 +53,7 @@ pub(super) fn swap(request: &mut RequestHeader, downstream: &HeaderMap, swaps: &
             request.append_header(name.clone(), value)?;
         }
     }
-    if !swaps.secrets.is_empty() {
+    if !swaps.secrets.is_empty() && !swaps.download {
         // In a part of an answer, part of a value could come back, which no search finds.
         for name in RANGES {
             request.remove_header(name);

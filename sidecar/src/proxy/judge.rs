@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
-use http::Uri;
+use http::{HeaderMap, Uri};
 use pingora_error::Result;
 use pingora_proxy::Session;
 use understudy_policies::Request;
@@ -16,9 +17,11 @@ use super::record::Exchange;
 use super::request::{Head, Target, target, written};
 use super::searches::Searches;
 use crate::connection::Standing;
-use crate::credentials::{CredentialDenial, RequestHead, Swaps, examine, examine_body, fields};
-use crate::decide::decide;
+use crate::credentials::{
+    CredentialDenial, RequestHead, Swaps, examine, examine_body, fields, no_override, overriding,
+};
 use crate::dns::Upstream;
+use crate::operator;
 use crate::reason::Reason;
 
 impl Engine {
@@ -51,12 +54,24 @@ impl Engine {
             (entry.host, entry.port) = (Some(target.host.to_string()), Some(target.port));
         });
 
-        let rights = container.rights();
+        exchange.judged_at = container.changes();
         let asked = Request::new(&target.host, target.port, method.as_str(), target.path.as_str());
-        let permit = decide(&rights.policy, &asked).map_err(|denial| {
-            exchange.entry(|entry| entry.rule = denial.rule);
-            Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
-        })?;
+        let permit = operator::permit(&self.questions, container, &asked, exchange.admitted.as_deref())
+            .await
+            .map_err(|denial| {
+                exchange.entry(|entry| entry.rule = denial.rule);
+                Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
+            })?;
+        exchange.admitted = Some(permit.rule().to_owned());
+        if permit.given().max_body.is_some_and(|most| length(headers).is_some_and(|length| length > most)) {
+            let remedy = Some(format!("send less, or change `max-body` at {}", permit.rule()));
+            return Err(Page { remedy, ..exchange.refuse(Reason::BodyTooLarge) });
+        }
+        // It may have waited.
+        if container.is_revoked() {
+            return Err(exchange.refuse(Reason::Revoked));
+        }
+        let rights = container.rights();
         if !target.by_proxy && downstream.identity.standing != Standing::LookedUp {
             // Policy changed since the lookup: the sink stands for no name, so this one must be looked up again.
             let detail = Some("look the name up again".to_owned());
@@ -72,7 +87,11 @@ impl Engine {
             headers,
         };
         let vault = self.vault.current();
-        let swaps = examine(&vault, &rights.grants, head).map_err(|denial| denied(exchange, denial))?;
+        let (now, holdings) = (Instant::now(), &container.holdings);
+        let minted = holdings.minted(now);
+        let swaps = examine(&vault, &rights.grants, &minted, head);
+        let swaps = swaps.map_err(|denial| denied(exchange, denial))?;
+        holdings.used(&swaps.secrets, now);
 
         let upstream = self.resolver.current().resolve(permit).await.map_err(|denial| {
             exchange.entry(|entry| entry.detail = Some(denial.detail.clone()));
@@ -82,7 +101,7 @@ impl Engine {
                 ..exchange.refuse(denial.reason)
             }
         })?;
-        let searches = Searches::new(vault, &rights.grants, head);
+        let searches = Searches::new(vault, &rights.grants, holdings, head);
         Ok((target, upstream, swaps, searches))
     }
 
@@ -105,7 +124,12 @@ impl Engine {
             uri: &uri,
             headers: &request.headers,
         };
-        let fields = match fields(&self.vault.current(), &head) {
+        let vault = self.vault.current();
+        let wanted = match fields(&vault, &head) {
+            Ok(None) => overriding(&vault, &head, &judged.2),
+            wanted => wanted,
+        };
+        let fields = match wanted {
             Ok(None) => return Ok(Ok((judged, None))),
             Ok(Some(fields)) => fields,
             Err(denial) => return Ok(Err(denied(exchange, denial))),
@@ -140,12 +164,20 @@ impl Engine {
         match examine_body(&vault, &rights.grants, head, fields, &body) {
             Ok(swapped) => {
                 swaps.add(swapped.secrets);
+                if let Err(denial) = no_override(&vault, &head, &swaps, fields, &body) {
+                    return Ok(Err(denied(exchange, denial)));
+                }
                 let held = HeldBody::new(swapped.bytes, permit);
                 Ok(Ok(((target, upstream, swaps, searches), Some(held))))
             }
             Err(denial) => Ok(Err(denied(exchange, denial))),
         }
     }
+}
+
+/// Of the body, as it is announced.
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// What a request that may leave needs upstream.

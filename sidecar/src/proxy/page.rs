@@ -113,6 +113,13 @@ fn sentence(reason: Reason) -> &'static str {
              other hosts by `http://` outside of a tunnel; and only WebSockets can be upgraded to"
         }
         Reason::TraceMethod => "refused: TRACE echoes the request, credentials and all",
+        Reason::RequestTrailers => {
+            "refused: trailers of a request cannot be passed on; send what they say in headers, or in the body"
+        }
+        Reason::LimitReached => {
+            "refused: this container has reached a limit of its policy. Trying again will not help"
+        }
+        Reason::RateLimited => "refused by policy: too often; try again later",
         Reason::Overloaded => "refused: too many at once from this container; try again later",
         Reason::Revoked => "refused: the operator has revoked this container",
         Reason::ForeignCredential => {
@@ -132,10 +139,16 @@ fn sentence(reason: Reason) -> &'static str {
             "refused: a body with a field for a credential is read whole, and this one is too large"
         }
         Reason::BodyEncoded => "refused: a body with a field for a credential must not be compressed",
+        Reason::BodyUndeclared => {
+            "refused: this endpoint reads credentials from bodies, and nobody looks into one of this type"
+        }
         Reason::RealCredential => "refused: the request holds a real credential",
         Reason::CredentialInClear => "refused: a stand-in over a connection without TLS",
         Reason::CredentialMinting => {
             "refused: this endpoint creates or stores credentials, which no secret is allowed to do here"
+        }
+        Reason::LoginNeeded => {
+            "the provider ended the account's login. Trying again will not help: the operator must log in again"
         }
         Reason::PrivateAddress => "refused: this name leads to a private or otherwise special address",
         Reason::NameNotFound => {

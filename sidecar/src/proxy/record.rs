@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use http::Method;
+use understudy_policies::Request;
+
 use super::Downstream;
 use super::dial::Dialer;
 use super::downstream::InFlight;
@@ -18,6 +21,7 @@ use super::searches::Searches;
 use crate::audit::{Audit, Decision, Entry};
 use crate::credentials::Swaps;
 use crate::dns::Upstream;
+use crate::operator;
 use crate::reason::Reason;
 
 /// pingora's context of one request.
@@ -27,11 +31,19 @@ pub(super) struct Exchange {
     pub(super) accepted: Option<Accepted>,
     /// To the very end: after the line is written, the rest of a body that nobody wanted is still read.
     count: Option<InFlight>,
+    /// The rule that it was allowed by when it was judged first.
+    pub(super) admitted: Option<String>,
+    /// Which of the container's rights it was judged by last.
+    pub(super) judged_at: u64,
     pub(super) plan: Option<Plan>,
     /// Way to the upstream that is tried, from 0.
     pub(super) attempt: usize,
     /// Whether a broken pooled connection was answered with a second try already.
     pub(super) retried: bool,
+    /// Whether an account was renewed for it.
+    pub(super) renewed: bool,
+    /// Whether the try that ends now is followed by another one, with a new token.
+    pub(super) again: bool,
     pub(super) connect_by: Option<Instant>,
     /// The body of this try.
     pub(super) upload: Option<Upload>,
@@ -65,9 +77,13 @@ impl Exchange {
             audit,
             accepted: None,
             count: None,
+            admitted: None,
+            judged_at: 0,
             plan: None,
             attempt: 0,
             retried: false,
+            renewed: false,
+            again: false,
             connect_by: None,
             upload: None,
             answer: None,
@@ -170,6 +186,29 @@ impl Exchange {
         all.saturating_sub(self.attempt)
     }
 
+    /// Whether it must not go on: its container is revoked, or policy is another now and does not allow it any more.
+    pub(super) fn must_end(&mut self, method: &Method) -> bool {
+        let (Some(accepted), Some(plan)) = (&mut self.accepted, &self.plan) else { return true };
+        let container = &accepted.downstream.container;
+        if container.is_revoked() {
+            return true;
+        }
+        let now = container.changes();
+        if self.judged_at == now {
+            return false;
+        }
+        self.judged_at = now;
+        let Target { host, port, path, .. } = &plan.target;
+        let request = Request::new(host, *port, method.as_str(), path.as_str());
+        let Err(denial) = operator::still(container, &request, self.admitted.as_deref()) else {
+            return false;
+        };
+        accepted.entry.rule = denial.rule;
+        let detail = "policy was changed, and does not allow it any more".to_owned();
+        self.break_off(Failure { reason: denial.reason, detail, client_gone: false });
+        true
+    }
+
     pub(super) fn is_revoked(&self) -> bool {
         self.accepted.as_ref().is_none_or(|accepted| accepted.downstream.container.is_revoked())
     }
@@ -198,6 +237,7 @@ impl Exchange {
             accepted.entry.reason = Some(Reason::Revoked);
         }
         let counters = &container.counters;
+        counters.bytes.fetch_add(accepted.entry.bytes_up + accepted.entry.bytes_down, Relaxed);
         match accepted.entry.decision {
             Decision::Allowed => &counters.allowed,
             Decision::Denied => &counters.denied,

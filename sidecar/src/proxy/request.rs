@@ -68,6 +68,10 @@ pub(super) fn target(identity: &Identity, wire: Wire, port: u16, head: Head<'_>)
     if ECHOING.iter().any(|method| head.method.as_str().eq_ignore_ascii_case(method)) {
         return Err(refused(Reason::TraceMethod));
     }
+    // The upstream would wait for them, or take a body for good that they speak against (RFC 9110 section 6.6.2).
+    if head.headers.contains_key(header::TRAILER) {
+        return Err(refused(Reason::RequestTrailers));
+    }
     let absolute = head.version != Version::HTTP_2 && head.uri.scheme().is_some();
     let scheme = if wire == Wire::Tls { Scheme::HTTPS } else { Scheme::HTTP };
     // Of a client that was told of a proxy (RFC 9112 section 3.2.2).

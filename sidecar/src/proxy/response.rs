@@ -1,6 +1,8 @@
 //! An answer on its way to a container: its head and trailers cleaned, its body decoded if it must be read, searched, and
 //! framed anew where its length changes.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
@@ -9,9 +11,12 @@ use pingora_http::ResponseHeader;
 use super::coding::{self, Coding, Decoder};
 use super::failure::Failure;
 use super::grpc::{self, Messages};
+use super::minted_answer::MintedAnswer;
 use super::searches::Searches;
 use super::websocket::{Replacing, Sender, Side};
+use crate::container::Container;
 use crate::credentials::scrub::Replacer;
+use crate::credentials::{Minting, Vault};
 use crate::reason::Reason;
 
 /// What remains to be done to an answer once its head was seen.
@@ -29,6 +34,7 @@ enum Body {
     Untouched,
     Plain(Replacer),
     Grpc(Messages),
+    Minted(Box<MintedAnswer>),
     WebSocket(Box<Side>),
 }
 
@@ -82,6 +88,22 @@ impl Answer {
         Ok(answer)
     }
 
+    /// Reads it whole, if it is one that makes a credential for the container.
+    pub(super) fn mint(
+        &mut self,
+        head: &mut ResponseHeader,
+        minting: Minting,
+        vault: &Arc<Vault>,
+        container: &Arc<Container>,
+    ) {
+        if let (true, Body::Plain(replacer)) = (head.status.is_success(), &mut self.body) {
+            let replacer = replacer.another();
+            head.remove_header(&header::CONTENT_LENGTH);
+            let (vault, container) = (Arc::clone(vault), Arc::clone(container));
+            self.body = Body::Minted(Box::new(MintedAnswer::new(minting, vault, container, replacer)));
+        }
+    }
+
     /// An interim answer came before it (RFC 9110 section 15.2).
     pub(super) fn follow(&mut self, before: &Self) {
         self.replaced_in_heads += before.replaced();
@@ -98,6 +120,10 @@ impl Answer {
             Body::Plain(replacer) => replacer.push(decoded),
             Body::Grpc(messages) => messages.push(decoded).map_err(|error| unreadable(&error.to_string()))?,
             Body::WebSocket(side) => side.push(decoded).map_err(|error| unreadable(&error.to_string()))?,
+            Body::Minted(minted) => {
+                minted.push(&decoded).map_err(|error| unreadable(&error))?;
+                Bytes::new()
+            }
         };
         if !end {
             return Ok(out);
@@ -130,6 +156,7 @@ impl Answer {
             Body::Plain(replacer) => replacer.replaced(),
             Body::Grpc(messages) => messages.count(),
             Body::WebSocket(side) => side.count(),
+            Body::Minted(minted) => minted.replaced(),
         };
         self.replaced_in_heads + in_body
     }
@@ -141,6 +168,7 @@ impl Answer {
         match &mut self.body {
             Body::Plain(replacer) => Ok(replacer.finish()),
             Body::Grpc(messages) => messages.finish().map_err(|error| unreadable(&error.to_string())),
+            Body::Minted(minted) => minted.finish().map_err(|error| unreadable(&error)),
             Body::Untouched | Body::WebSocket(_) => Ok(Bytes::new()),
         }
     }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::accounts::Account;
 use crate::credentials::scrub::{Patterns, Watched};
-use crate::credentials::{Grants, RequestHead, Vault};
+use crate::credentials::{Grants, Holdings, RequestHead, Vault};
 
 #[derive(Debug)]
 pub(super) struct Searches {
@@ -19,10 +20,15 @@ pub(super) struct Searches {
 }
 
 impl Searches {
-    pub(super) fn new(vault: Arc<Vault>, grants: &Grants, head: RequestHead<'_>) -> Self {
+    pub(super) fn new(
+        vault: Arc<Vault>,
+        grants: &Grants,
+        holdings: &Holdings,
+        head: RequestHead<'_>,
+    ) -> Self {
         let mut granted = vault.secrets().iter().filter(|secret| grants.contains(secret.name()));
         let bound = granted.any(|secret| secret.declaration().is_bound_to(head.host));
-        let (answers, requests) = (vault.scrub(grants), vault.watch());
+        let (answers, requests) = (holdings.scrub(&vault, grants), vault.watch());
         let (text, text_secrets) = vault.websocket_text(grants, head);
         let (text, nothing) = (Arc::new(text), Arc::new(Patterns::new([])));
         Self { vault, answers, requests, nothing, text, text_secrets, bound }
@@ -47,8 +53,17 @@ impl Searches {
         Arc::clone(&self.nothing)
     }
 
+    pub(super) fn vault(&self) -> &Arc<Vault> {
+        &self.vault
+    }
+
     pub(super) fn watched(&self, owner: usize) -> Option<Watched<'_>> {
         self.vault.watched(owner)
+    }
+
+    /// The account of that secret, as it was when the request was judged.
+    pub(super) fn account(&self, secret: &str) -> Option<&Account> {
+        self.vault.secret(secret)?.account().map(|account| &**account)
     }
 
     /// Whether WebSockets are read frame by frame; without any secret there is nothing to look for.
@@ -70,6 +85,6 @@ impl Searches {
         let (method, uri) = (http::Method::GET, http::Uri::from_static("/"));
         let head =
             RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers: &headers };
-        Self::new(Arc::new(vault), &granted.iter().copied().collect(), head)
+        Self::new(Arc::new(vault), &granted.iter().copied().collect(), &Holdings::default(), head)
     }
 }

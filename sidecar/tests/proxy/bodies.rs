@@ -144,7 +144,7 @@ async fn a_body_that_cannot_be_told_is_refused() {
 }
 
 #[tokio::test]
-async fn a_compressed_body_is_refused_and_one_of_another_type_passes() {
+async fn a_compressed_body_is_refused_and_one_of_another_type_too() {
     for alpn in [H1, H2] {
         let world = world(Protocols::Both).await;
         let mut client = Client::new(&world, alpn).await;
@@ -156,11 +156,17 @@ async fn a_compressed_body_is_refused_and_one_of_another_type_passes() {
             (415, &b"body-encoded"[..])
         );
         assert_eq!(world.upstream.connections(), 0);
-        let (head, answer) = send(&world, alpn, "text/plain", full(format!("secret={STAND_IN}"))).await;
+        let (head, _) = send(&world, alpn, "text/plain", full("secret=theirs")).await;
         assert_eq!(
-            (head.status.as_u16(), answer),
-            (200, digest(format!("secret={STAND_IN}").as_bytes()).into())
+            (head.status.as_u16(), head.headers["x-understudy-reason"].as_bytes()),
+            (415, &b"body-undeclared"[..])
         );
+        // Nor one of which nothing says what it is.
+        let mut client = Client::new(&world, alpn).await;
+        let request = client.request("/upload").method("POST").body(full("secret=theirs")).unwrap();
+        let (head, _) = whole(client.send(request).await.unwrap()).await;
+        assert_eq!(head.headers["x-understudy-reason"], "body-undeclared");
+        assert_eq!(world.upstream.connections(), 0);
         let (head, _) = send(&world, alpn, FORM, full("")).await;
         assert_eq!(head.status, 200);
     }
@@ -227,4 +233,58 @@ async fn chunks_that_are_none_end_the_request() {
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     assert_eq!(world.upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_field_of_a_multipart_form_is_swapped_and_files_beside_it_stay() {
+    const MULTIPART: &str = "kind = \"api-key\"\nplacements = \"multipart /upload secret\"";
+    let body = |value: &str| {
+        format!(
+            "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"x\"\r\nContent-Type: a/b\r\n\r\n{}\r\n\
+             --b\r\nContent-Disposition: form-data; name=\"secret\"\r\n\r\n{value}\r\n--b--\r\n",
+            "\0\r\n--c".repeat(8000)
+        )
+    };
+    for (alpn, protocols) in WAYS {
+        let world = World::with(Options { protocols, provider: MULTIPART, ..Options::default() }).await;
+        let kind = "multipart/form-data; boundary=b";
+        for sent in [full(body(STAND_IN)), unsized_body(body(STAND_IN))] {
+            let (head, answer) = send(&world, alpn, kind, sent).await;
+            assert_eq!((head.status.as_u16(), answer), (200, digest(body(REAL).as_bytes()).into()));
+        }
+        let (head, _) = send(&world, alpn, kind, full(body("theirs"))).await;
+        assert_eq!(head.headers["x-understudy-reason"], "foreign-credential");
+    }
+}
+
+#[tokio::test]
+async fn a_form_that_names_another_method_is_refused_where_methods_matter() {
+    const LIMITED: &str = "kind = \"bearer\"\nmethods = [\"GET\", \"POST\"]";
+    for alpn in [H1, H2] {
+        let world = World::with(Options { provider: LIMITED, ..Options::default() }).await;
+        let mut client = Client::new(&world, alpn).await;
+        for (body, reason) in [("a=1", ""), ("a=1&_method=DELETE", "credential-restricted")] {
+            let request = client.request("/upload").method("POST").header("content-type", FORM);
+            let request = request.header("authorization", format!("Bearer {STAND_IN}"));
+            let (head, _) = whole(client.send(request.body(full(body)).unwrap()).await.unwrap()).await;
+            let found = head.headers.get("x-understudy-reason").map_or("", |reason| reason.to_str().unwrap());
+            assert_eq!(found, reason, "{body}");
+        }
+        assert_eq!(world.upstream.requests(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_declared_download_keeps_its_range() {
+    const DOWNLOADS: &str = "kind = \"bearer\"\ndownloads = \"/files/**\"";
+    for alpn in [H1, H2] {
+        let world = World::with(Options { provider: DOWNLOADS, ..Options::default() }).await;
+        let mut client = Client::new(&world, alpn).await;
+        for (path, kept) in [("/files/a", true), ("/other/a", false), ("/FILES/a", false)] {
+            let request = client.request(path).header("authorization", format!("Bearer {STAND_IN}"));
+            let request = request.header("range", "bytes=0-9").body(client::nothing()).unwrap();
+            assert_eq!(whole(client.send(request).await.unwrap()).await.0.status, 200);
+            assert_eq!(world.upstream.last().headers.contains_key("range"), kept, "{path}");
+        }
+    }
 }

@@ -4,14 +4,20 @@
 // Helpers of tests, too: a fault in one is a failed test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod accounts;
+mod ask;
 mod audit;
 mod bodies;
 mod client;
 mod frames;
 mod hostile;
+mod minted;
 mod minting;
 mod placements;
 mod pool;
+#[path = "../../../integration-tests/src/mock/accounts.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the mock provider of other tests uses it, too")]
+mod provider;
 mod raw;
 mod reflect;
 mod refusals;
@@ -21,6 +27,7 @@ mod revoke;
 mod scrub;
 mod splice;
 mod streaming;
+mod terms;
 mod tunnels;
 mod uploads;
 mod upstream;

@@ -175,6 +175,35 @@ async fn upgrades_to_anything_but_websockets_are_refused() {
     assert_eq!(world.upstream.connections(), 0);
 }
 
+#[tokio::test]
+async fn a_request_that_announces_trailers_is_refused() {
+    for alpn in [H1, H2] {
+        let world = World::new().await;
+        let mut client = Client::new(&world, alpn).await;
+        let request = client.request("/upload").method("POST").header("trailer", "x-checksum");
+        let (head, _) = whole(client.send(request.body(full("body")).unwrap()).await.unwrap()).await;
+        assert_eq!(
+            (head.status.as_u16(), &head.headers["x-understudy-reason"]),
+            (501, &"request-trailers".parse().unwrap())
+        );
+        assert_eq!(world.upstream.connections(), 0);
+    }
+}
+
+/// RFC 8441, which is not offered: a client that tries all the same is told at once, and can go on.
+#[tokio::test]
+async fn a_websocket_over_http2_is_refused_at_once() {
+    let world = World::new().await;
+    let mut client = Client::new(&world, H2).await;
+    let mut request = client.request("/ws").method("CONNECT").body(nothing()).unwrap();
+    request.extensions_mut().insert(hyper::ext::Protocol::from_static("websocket"));
+    let answer = tokio::time::timeout(Duration::from_secs(5), client.send(request)).await.unwrap();
+    // a client that heeds the settings does not even send it
+    assert!(answer.is_err() || answer.is_ok_and(|answer| answer.status().is_client_error()));
+    assert_eq!(world.upstream.connections(), 0);
+    assert_eq!(client.get("/echo").await.0.status, 200);
+}
+
 /// Whoever uploads to a refused host reads why, instead of seeing the connection reset.
 #[tokio::test]
 async fn a_refusal_is_readable_after_an_upload() {

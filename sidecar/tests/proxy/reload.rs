@@ -96,7 +96,7 @@ async fn a_grant_that_is_withdrawn_is_gone_at_the_next_request_of_an_open_connec
         assert_eq!(reason(&mut client, STAND_IN).await, None);
         let policy = Arc::clone(&world.container.rights().policy);
         let granted = world.container.rights();
-        world.container.set_rights(Rights { policy, grants: Arc::default() });
+        world.container.set_rights(Rights { policy, ..Rights::default() });
         assert_eq!(reason(&mut client, STAND_IN).await.unwrap(), "credential-not-granted");
         world.container.set_rights(Rights::clone(&granted));
         assert_eq!(reason(&mut client, STAND_IN).await, None);
@@ -118,7 +118,7 @@ async fn a_policy_that_changes_holds_at_the_next_request_of_an_open_connection()
     ] {
         let policy = Arc::new(Policy::parse("web", "web.toml", &rules).unwrap());
         let policy = Arc::new(PolicySet::combine(vec![policy]));
-        world.container.set_rights(Rights { policy, grants: Arc::clone(&grants) });
+        world.container.set_rights(Rights::new(policy, Arc::clone(&grants), &world.vault.current()));
         assert_eq!(client.get("/hello").await.0.status, status, "{rules}");
     }
     let lines = world.audit(4).await;
@@ -138,7 +138,12 @@ impl Files {
         let declared = declared.replace("/run/secrets/provider", at("value").to_str().unwrap());
         std::fs::write(at("secrets.toml"), declared).unwrap();
         let key = InstallationKey::from_bytes(&[7; 32]);
-        let around = Surroundings { podman_secrets: "/none".into(), credentials: None, host_run: true };
+        let around = Surroundings {
+            podman_secrets: "/none".into(),
+            credentials: None,
+            host_run: true,
+            ..Surroundings::default()
+        };
         let catalogue = &Arc::new(Catalogue::new([]).unwrap());
         let loading = Loading { catalogue, key: &key, around: &around, known, previous, ask_again: false };
         Vault::load(&at("secrets.toml"), loading).unwrap()
@@ -171,4 +176,66 @@ async fn a_stand_in_outlives_another_shape_of_its_value_and_not_its_secret() {
     assert_eq!(tokens(&world).len(), before);
     let line = world.audit(4).await.pop().unwrap();
     assert_eq!(line["secrets"], serde_json::json!(["provider"]), "{line}");
+}
+
+#[tokio::test]
+async fn a_former_value_does_not_come_back_for_as_long_as_the_container_lives() {
+    for alpn in [H1, H2] {
+        let world = World::new().await;
+        let mut client = Client::new(&world, alpn).await;
+        let rights = world.container.rights();
+        let (policy, grants) = (Arc::clone(&rights.policy), Arc::clone(&rights.grants));
+        for values in [vec![ROTATED], vec!["sk-test-the-real-one-3", "sk-test-the-real-one-4"]] {
+            for value in values {
+                world.vault.replace(Arc::new(vault(value, &declared(BEARER))));
+                let now = Rights::new(Arc::clone(&policy), Arc::clone(&grants), &world.vault.current());
+                world.container.set_rights(now);
+            }
+        }
+        // The secret is taken away: nothing of it is granted, and what it was is still searched for.
+        world.container.set_rights(Rights { policy: Arc::clone(&policy), ..Rights::default() });
+        for former in [REAL, ROTATED, "sk-test-the-real-one-3", "sk-test-the-real-one-4"] {
+            let reversed: String = former.chars().rev().collect();
+            let request =
+                client.request("/reversed").method("POST").body(crate::client::full(reversed)).unwrap();
+            let (_, body) = whole(client.send(request).await.unwrap()).await;
+            assert_eq!(body, STAND_IN, "{former}");
+        }
+    }
+}
+
+fn allowed(world: &World, rule: &str) {
+    let policy = Policy::parse("web", "web.toml", rule).unwrap();
+    let policy = Arc::new(PolicySet::combine(vec![Arc::new(policy)]));
+    world.container.set_rights(Rights { policy, ..Rights::default() });
+}
+
+#[tokio::test]
+async fn a_stream_that_policy_does_not_allow_any_more_is_ended_and_another_goes_on() {
+    for alpn in [H1, H2] {
+        let world = World::new().await;
+        let port = world.upstream.port();
+        let allow = format!("[[allow]]\nhost = {HOST:?}\nport = {port}\n");
+        allowed(&world, &allow);
+        let script = world.upstream.script();
+        let mut client = Client::new(&world, alpn).await;
+        let request = client.request("/script").body(nothing()).unwrap();
+        let mut response = client.send(request).await.unwrap();
+        for (rules, goes_on) in [
+            (format!("{allow}paths = \"/script\"\n"), true),
+            (format!("{allow}[[deny]]\nhost = {HOST:?}\npaths = \"/script\"\n"), false),
+        ] {
+            allowed(&world, &rules);
+            script.send(Frame::data(Bytes::from("more"))).await.unwrap();
+            let frame = response.body_mut().frame().await;
+            assert_eq!(matches!(frame, Some(Ok(_))), goes_on, "{rules}");
+        }
+        let line = world.only_line().await;
+        assert_eq!(
+            (&line["decision"], &line["reason"]),
+            (&"terminated".into(), &"denied-by-rule".into()),
+            "{line}"
+        );
+        assert_eq!(world.container.counters.terminated.load(std::sync::atomic::Ordering::Relaxed), 1);
+    }
 }

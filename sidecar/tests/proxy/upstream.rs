@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::frames;
+use crate::provider::Accounts;
 use crate::world::{HOST, SPLICED};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +41,6 @@ pub(crate) struct Upstream {
     pub(crate) seen: Arc<Seen>,
 }
 
-#[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) connections: AtomicUsize,
     pub(crate) requests: Mutex<Vec<http::request::Parts>>,
@@ -50,10 +50,27 @@ pub(crate) struct Seen {
     pub(crate) received: Mutex<Vec<u8>>,
     /// How many requests end before their answer was sent whole.
     pub(crate) broken_off: watch::Sender<usize>,
+    pub(crate) accounts: Accounts,
+    /// Tokens that are not taken though they are good: login and number.
+    expired: Mutex<Vec<(String, u64)>>,
+}
+
+impl Seen {
+    /// From now on, that access token is not taken.
+    pub(crate) fn expire(&self, login: &str, number: u64) {
+        self.expired.lock().unwrap().push((login.to_owned(), number));
+    }
+
+    fn takes(&self, authorization: &str) -> bool {
+        let expired = self.expired.lock().unwrap();
+        let over = |(login, number): &(String, u64)| authorization.contains(&format!("F{login}-N{number}-"));
+        self.accounts.takes(authorization) && !expired.iter().any(over)
+    }
 }
 
 impl Upstream {
-    pub(crate) async fn start(protocols: Protocols) -> Self {
+    /// Access tokens of its accounts are good for `lifetime`.
+    pub(crate) async fn start(protocols: Protocols, lifetime: std::time::Duration) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut authority = CertificateParams::default();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -79,7 +96,15 @@ impl Upstream {
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(Seen {
+            connections: AtomicUsize::default(),
+            requests: Mutex::default(),
+            script: Mutex::default(),
+            received: Mutex::default(),
+            broken_off: watch::Sender::default(),
+            accounts: Accounts::new(lifetime),
+            expired: Mutex::default(),
+        });
         let acceptor = (protocols != Protocols::Plain).then(|| TlsAcceptor::from(Arc::new(config)));
         tokio::spawn(accept(listener, acceptor, Arc::clone(&seen)));
         Self { address, authority_pem, seen }
@@ -95,6 +120,10 @@ impl Upstream {
 
     pub(crate) fn requests(&self) -> usize {
         self.seen.requests.lock().unwrap().len()
+    }
+
+    pub(crate) fn requests_for(&self, path: &str) -> usize {
+        self.seen.requests.lock().unwrap().iter().filter(|head| head.uri.path() == path).count()
     }
 
     pub(crate) fn last(&self) -> http::request::Parts {
@@ -145,11 +174,31 @@ async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<
     let path = parts.uri.path().to_owned();
     seen.requests.lock().unwrap().push(parts.clone());
     let response = match path.as_str() {
+        "/oauth/token" => {
+            let (status, body) = seen.accounts.token(&body.collect().await?.to_bytes());
+            // As long as another request would need to come in between.
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            with_status(status, body)
+        }
+        "/never" => with_status(401, "never"),
+        "/account/x" => {
+            let authorization = parts.headers.get("authorization").and_then(|value| value.to_str().ok());
+            let authorization = authorization.unwrap_or_default().to_owned();
+            let length = body.collect().await?.to_bytes().len();
+            match seen.takes(&authorization) {
+                true => whole(format!("{{\"length\":{length},\"authorization\":\"{authorization}\"}}")),
+                false => with_status(401, "{\"error\":\"the token is not taken\"}"),
+            }
+        }
         "/big" => whole(pattern(SIZE)),
         "/upload" => whole(digest(&body.collect().await?.to_bytes())),
         "/sink" => {
             sink(body, &seen).await?;
             whole("sunk")
+        }
+        "/reversed" => {
+            let body = body.collect().await?.to_bytes();
+            whole(body.iter().rev().copied().collect::<Vec<u8>>())
         }
         "/echo" => Response::new(Box::pin(Echo(body)) as AnyBody),
         "/script" => {
@@ -168,6 +217,12 @@ async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<
             response
         }
         "/ws" => websocket(Request::from_parts(parts, body), seen),
+        path if path.starts_with("/mint/") => {
+            let status = parts.headers.get("x-status").map_or("200", |status| status.to_str().unwrap());
+            let mut response = whole(body.collect().await?.to_bytes());
+            *response.status_mut() = status.parse().unwrap();
+            response
+        }
         path if path.starts_with("/reflect/") => crate::reflect::answer(&parts),
         "/repeat" => {
             let credential = parts.headers["authorization"].clone();
@@ -199,6 +254,12 @@ async fn sink(mut body: Incoming, seen: &Seen) -> Result<(), hyper::Error> {
         }
     }
     Ok(())
+}
+
+fn with_status(status: u16, body: impl Into<Bytes>) -> Response<AnyBody> {
+    let mut response = whole(body);
+    *response.status_mut() = StatusCode::from_u16(status).unwrap();
+    response
 }
 
 fn whole(body: impl Into<Bytes>) -> Response<AnyBody> {

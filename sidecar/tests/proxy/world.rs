@@ -3,24 +3,33 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Handle;
+use understudy::accounts::{self, Client, Keeper, Millis, Record, Store, Token};
 use understudy::audit::Audit;
 use understudy::connection::{self, OriginalDestination};
 use understudy::container::Container;
-use understudy::credentials::{Catalogue, Grants, InstallationKey, Vault, declaration, grants};
+use understudy::credentials::{
+    Catalogue, Grants, InstallationKey, KnownStandIns, Loading, Rights, Surroundings, Vault, declaration,
+    grants,
+};
 use understudy::current::Current;
 use understudy::dns::{PinnedAddress, Resolver, SyntheticNames, SyntheticRange, UpstreamProxy};
+use understudy::operator::Questions;
+use understudy::operator::questions::QuestionLimits;
 use understudy::proxy::{Gateway, GatewayParts, Limits};
+use understudy::tls::roots::read_roots;
 use understudy::tls::{Authority, write_roots};
 use understudy::workers::Workers;
 use understudy_harnesses::Harnesses;
 use understudy_policies::{HostName, Policy, PolicySet};
 use zeroize::Zeroizing;
 
+use crate::provider::{Scheme, Tokens, tokens};
 use crate::upstream::{Protocols, Upstream};
 
 pub(crate) const HOST: &str = "api.example.com";
@@ -46,6 +55,27 @@ pub(crate) const TO_NEVER_LOOKED_UP: [u8; 4] = [28, 0, 9, 9];
 pub(crate) const STAND_IN: &str = "sk-z2BAPz4JQ6MFLaVoLFO";
 pub(crate) const REAL: &str = "sk-test-the-real-one-1";
 
+/// A provider at [`HOST`] that makes credentials for sessions.
+const ACME: &str = r#"
+name = "acme"
+what = "Acme"
+hosts = ["api.example.com"]
+
+[[minted]]
+name = "session"
+paths = "/mint/session"
+field = "/secret"
+placements = "header authorization Bearer"
+wrap = true
+
+[[minted]]
+name = "ticket"
+paths = "/mint/ticket"
+field = "/ticket"
+placements = "header authorization Bearer"
+wrap = false
+"#;
+
 /// What is declared of secret `provider` where a test says nothing else.
 pub(crate) const BEARER: &str = "kind = \"bearer\"";
 
@@ -54,24 +84,42 @@ pub(crate) struct World {
     pub(crate) container: Arc<Container>,
     pub(crate) listener: SocketAddr,
     pub(crate) gateway: Arc<Gateway>,
+    pub(crate) questions: Arc<Questions>,
     pub(crate) authority_pem: String,
     pub(crate) vault: Current<Vault>,
+    keeper: Option<Arc<Keeper>>,
+    /// What was imported.
+    pub(crate) first: Option<Tokens>,
     rules: &'static str,
     stated: Arc<Stated>,
     audit: Arc<Mutex<Vec<u8>>>,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
+}
+
+/// Secret `provider` is account `work` of the upstream.
+#[derive(Clone, Copy)]
+pub(crate) struct Account {
+    pub(crate) scheme: Scheme,
+    /// Of the tokens that the provider makes.
+    pub(crate) lifetime: Duration,
+    /// Of the token that is stored.
+    pub(crate) expires: Millis,
+    /// Whether it is renewed ahead of expiry.
+    pub(crate) proactive: bool,
 }
 
 pub(crate) struct Options {
     pub(crate) protocols: Protocols,
     pub(crate) trusted: bool,
     pub(crate) limits: Limits,
+    pub(crate) questions: QuestionLimits,
     /// Beside the test's own runtime.
     pub(crate) workers: Vec<Handle>,
     /// Addresses of the upstream's host, in the order to be tried.
     pub(crate) addresses: Vec<IpAddr>,
     /// Kind, placements and what else is declared of secret `provider`.
     pub(crate) provider: &'static str,
+    pub(crate) account: Option<Account>,
     /// Of the container's policy, beside what is allowed in any test. `PORT` is the upstream's.
     pub(crate) rules: &'static str,
     pub(crate) proxy: Option<UpstreamProxy>,
@@ -83,9 +131,11 @@ impl Default for Options {
             protocols: Protocols::Both,
             trusted: true,
             limits: Limits::default(),
+            questions: QuestionLimits::default(),
             workers: Vec::new(),
             addresses: vec![[127, 0, 0, 1].into()],
             provider: BEARER,
+            account: None,
             rules: "",
             proxy: None,
         }
@@ -103,7 +153,11 @@ impl World {
 
     pub(crate) async fn with(options: Options) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let upstream = Upstream::start(options.protocols).await;
+        let upstream = Upstream::start(
+            options.protocols,
+            options.account.map_or(Duration::ZERO, |account| account.lifetime),
+        )
+        .await;
         let extra = directory.path().join("upstream-ca.pem");
         std::fs::write(&extra, &upstream.authority_pem).unwrap();
         let roots_file = directory.path().join("roots.pem");
@@ -123,13 +177,37 @@ impl World {
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
         let resolver = Resolver::new(pins, &[nobody], SyntheticRange::default()).unwrap();
         let resolver = resolver.through(options.proxy);
-        let vault = Current::from(vault(REAL, &declared(options.provider)));
+        let resolver = Current::from(resolver);
+        let mut first = None;
+        let vault = match options.account {
+            None => Current::from(vault(REAL, &declared(options.provider))),
+            Some(account) => {
+                first = Some(import(directory.path(), account.scheme, "work", account.expires));
+                Current::from(account_vault(directory.path(), upstream.port(), None))
+            }
+        };
+        let keeper = options.account.map(|_| {
+            let client = Client::new(&read_roots(&roots_file).unwrap(), resolver.clone()).unwrap();
+            let (root, port, in_force) = (directory.path().to_owned(), upstream.port(), vault.clone());
+            let reload = move || {
+                let new = account_vault(&root, port, Some(&in_force.current()));
+                in_force.replace(Arc::new(new));
+            };
+            let store = Store::new(directory.path().join("accounts"));
+            Keeper::new(store, vault.clone(), client, Handle::current(), reload)
+        });
+        if let Some(keeper) = keeper.as_ref().filter(|_| options.account.is_some_and(|a| a.proactive)) {
+            tokio::spawn(Arc::clone(keeper).run());
+        }
+        let questions = Questions::new(options.questions, None);
         let gateway = Gateway::new(GatewayParts {
             authority,
             roots_file,
             vault: vault.clone(),
-            resolver: resolver.into(),
+            resolver,
+            accounts: keeper.clone(),
             audit: Audit::new(Sink(Arc::clone(&audit)), vault.clone()),
+            questions: Arc::clone(&questions),
             original_destination: Arc::clone(&stated) as Arc<dyn OriginalDestination>,
             limits: options.limits,
             workers: Workers::new(Handle::current(), options.workers),
@@ -142,13 +220,54 @@ impl World {
             container,
             listener,
             gateway,
+            questions,
             vault,
+            keeper,
+            first,
             rules: options.rules,
             authority_pem,
             stated,
             audit,
-            _directory: directory,
+            directory,
         }
+    }
+
+    pub(crate) fn keeper(&self) -> &Arc<Keeper> {
+        self.keeper.as_ref().unwrap()
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        Store::new(self.directory.path().join("accounts"))
+    }
+
+    /// Another login of account `work` is imported, and noticed by nobody yet.
+    pub(crate) fn import(&self, login: &str) {
+        drop(import(self.directory.path(), Scheme::Claude, login, Millis(Millis::now().0 + 3_600_000)));
+    }
+
+    /// The stored account changes, and the vault has it.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Record)) {
+        let mut record = self.store().read("work").unwrap();
+        let before = record.generation;
+        record.generation += 1;
+        change(&mut record);
+        self.store().write("work", &record, Some(before)).unwrap();
+        let new = account_vault(self.directory.path(), self.upstream.port(), Some(&self.vault.current()));
+        self.vault.replace(Arc::new(new));
+    }
+
+    /// The account has the tokens of that number now.
+    pub(crate) fn renew_by_hand(&self, number: u64) {
+        let new = tokens(Scheme::Claude, "work", number, Duration::ZERO);
+        self.change(|record| {
+            record.refresh = Token::new(new.refresh);
+        });
+    }
+
+    /// Another container, whose id is made of that digit.
+    pub(crate) async fn container_named(&self, digit: char) -> SocketAddr {
+        listen(&container(digit, self.upstream.port(), self.rules, &self.vault.current()), &self.gateway)
+            .await
     }
 
     /// Another container of the same sidecar, with the same policy and grants.
@@ -211,12 +330,75 @@ pub(crate) fn declared(provider: &str) -> String {
 
 /// What a reload finds when the file of the value holds another one.
 pub(crate) fn vault(value: &str, declared: &str) -> Vault {
-    let catalogue = Arc::new(Catalogue::new([]).unwrap());
+    let catalogue = Arc::new(Catalogue::new([("acme.toml".to_owned(), ACME.to_owned())]).unwrap());
     let declared = declaration::parse("secrets.toml", declared, &catalogue).unwrap();
     let key = InstallationKey::from_bytes(&[7; 32]);
     let vault = Vault::new(declared, catalogue, &key, |_| Ok(Zeroizing::new(value.into()))).unwrap();
     assert!(vault.secret("provider").is_none_or(|secret| secret.stand_in() == STAND_IN));
     vault
+}
+
+/// As `understudy login import` does it.
+fn import(root: &Path, scheme: Scheme, login: &str, expires: Millis) -> Tokens {
+    let catalogue = catalogue(0);
+    let key = InstallationKey::from_bytes(&[7; 32]);
+    let (kind, _, file) = accounts::import::format(&catalogue, "acme").unwrap();
+    let tokens = tokens(scheme, login, 0, Duration::from_secs(3600));
+    let file_text = serde_json::json!({ "access": tokens.access, "refresh": tokens.refresh, "id": tokens.id,
+                                        "expires": expires.0, "account": "a-1" });
+    let read = accounts::import::read(kind, file, file_text.to_string().as_bytes()).unwrap();
+    let store = Store::new(root.join("accounts"));
+    let before = store.read("work").ok();
+    let record = read.record("work", (&key, &catalogue), before.as_ref(), false).unwrap();
+    store.write("work", &record, before.map(|before| before.generation)).unwrap();
+    tokens
+}
+
+/// A provider whose token endpoint is at the upstream's own host.
+fn catalogue(port: u16) -> Catalogue {
+    let text = format!(
+        r#"
+        name = "acme"
+        what = "Acme"
+        hosts = ["{HOST}"]
+        [[kind]]
+        name = "acme-account"
+        what = "account"
+        kind = "oauth"
+        placements = ["header authorization Bearer"]
+        [kind.oauth]
+        token-endpoint = "https://{HOST}:{port}/oauth/token"
+        encoding = "json"
+        client-id = "acme"
+        ended = ["refresh_token_reused", "refresh_token_invalidated"]
+        answer-facts = {{ email = "/account/email_address" }}
+        [[kind.oauth.login-file]]
+        name = "acme"
+        what = "its file"
+        access = "/access"
+        refresh = "/refresh"
+        id = "/id"
+        expires = "/expires"
+        identity = "account-id"
+        facts = {{ account-id = "/account" }}
+        "#
+    );
+    Catalogue::new([("acme.toml".to_owned(), text)]).unwrap()
+}
+
+fn account_vault(root: &Path, port: u16, before: Option<&Vault>) -> Vault {
+    let key = InstallationKey::from_bytes(&[7; 32]);
+    let (known, catalogue) = (KnownStandIns::default(), Arc::new(catalogue(port)));
+    let around = Surroundings { accounts: root.join("accounts"), ..Surroundings::default() };
+    let (catalogue, key, around, known) = (&catalogue, &key, &around, &known);
+    let loading = Loading { catalogue, key, around, known, previous: before, ask_again: false };
+    if let Some(before) = before {
+        return Vault::with_accounts(before, loading).unwrap();
+    }
+    let file = root.join("secrets.toml");
+    let text = "[provider]\nlike = \"acme-account\"\naccount = \"work\"\ngrant-to = { harnesses = [\"generic\"] }\nenv = \"TOKEN\"\n";
+    std::fs::write(&file, text).unwrap();
+    Vault::load(&file, loading).unwrap()
 }
 
 fn grants_of(vault: &Vault) -> Grants {
@@ -249,7 +431,8 @@ fn container(digit: char, port: u16, rules: &str, vault: &Vault) -> Arc<Containe
     let id = digit.to_string().repeat(64).parse().unwrap();
     let name = Some(format!("agent-{digit}"));
     let grants = Arc::new(grants_of(vault));
-    Arc::new(Container::new(id, name, "generic".to_owned(), Arc::new(policy), grants, names, Vec::new()))
+    let rights = Rights::new(Arc::new(policy), grants, vault);
+    Arc::new(Container::new(id, name, "generic".to_owned(), rights, names, Vec::new()))
 }
 
 async fn listen(container: &Arc<Container>, gateway: &Arc<Gateway>) -> SocketAddr {

@@ -3,12 +3,12 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 use zeroize::Zeroizing;
 
-use super::{Field, Unreadable};
+use super::{Field, FieldError};
 
 /// What its serializer leaves as it is.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 
-pub(super) fn find(body: &[u8], name: &str) -> Result<Option<Field>, Unreadable> {
+pub(super) fn find(body: &[u8], name: &str) -> Result<Option<Field>, FieldError> {
     let mut found = None;
     let mut start = 0;
     for pair in body.split(|b| *b == b'&') {
@@ -20,7 +20,7 @@ pub(super) fn find(body: &[u8], name: &str) -> Result<Option<Field>, Unreadable>
             let range = start + pair.len() - value.len()..start + pair.len();
             let field = Field { range, value: String::from_utf8(text).ok() };
             if found.replace(field).is_some() {
-                return Err(Unreadable::Twice);
+                return Err(FieldError::Twice);
             }
         }
         start += pair.len() + 1;
@@ -32,11 +32,11 @@ pub(super) fn spelled(credential: &str) -> Zeroizing<String> {
     Zeroizing::new(utf8_percent_encode(credential, KEPT).to_string())
 }
 
-fn decoded(raw: &[u8]) -> Result<Vec<u8>, Unreadable> {
+fn decoded(raw: &[u8]) -> Result<Vec<u8>, FieldError> {
     let hex = |b: Option<&u8>| b.is_some_and(u8::is_ascii_hexdigit);
     let broken = |at: usize| !hex(raw.get(at + 1)) || !hex(raw.get(at + 2));
     if raw.iter().enumerate().any(|(at, b)| *b == b'%' && broken(at)) {
-        return Err(Unreadable::Malformed);
+        return Err(FieldError::Malformed);
     }
     let spaced: Vec<u8> = raw.iter().map(|b| if *b == b'+' { b' ' } else { *b }).collect();
     Ok(percent_decode(&spaced).collect())
@@ -55,10 +55,10 @@ mod tests {
             ("key=%ff", Ok(Some((4..7, None)))),
             ("Key=1&xkey=2&key[]=3", Ok(None)),
             ("", Ok(None)),
-            ("key=1&key=1", Err(Unreadable::Twice)),
-            ("key=1&k%65y=2", Err(Unreadable::Twice)),
-            ("a=%&key=1", Err(Unreadable::Malformed)),
-            ("%zz=1", Err(Unreadable::Malformed)),
+            ("key=1&key=1", Err(FieldError::Twice)),
+            ("key=1&k%65y=2", Err(FieldError::Twice)),
+            ("a=%&key=1", Err(FieldError::Malformed)),
+            ("%zz=1", Err(FieldError::Malformed)),
         ] {
             let found = find(body.as_bytes(), "key");
             let expected = expected

@@ -8,18 +8,18 @@ use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
-use super::{Field, Unreadable};
+use super::{Field, FieldError};
 use crate::credentials::placement::Pointer;
 
 const DEEPEST: usize = 128;
 const TWICE: &str = "a member is named twice";
 
-pub(super) fn find(body: &[u8], pointer: &Pointer) -> Result<Option<Field>, Unreadable> {
-    let text = std::str::from_utf8(body).map_err(|_| Unreadable::Malformed)?;
+pub(in crate::credentials) fn find(body: &[u8], pointer: &Pointer) -> Result<Option<Field>, FieldError> {
+    let text = std::str::from_utf8(body).map_err(|_| FieldError::Malformed)?;
     if depth(body) > DEEPEST {
-        return Err(Unreadable::Deep);
+        return Err(FieldError::Deep);
     }
-    let raw: &RawValue = serde_json::from_str(text).map_err(|_| Unreadable::Malformed)?;
+    let raw: &RawValue = serde_json::from_str(text).map_err(|_| FieldError::Malformed)?;
     let mut value = raw.get();
     for token in pointer.tokens() {
         match child(value, token)? {
@@ -36,7 +36,7 @@ pub(super) fn find(body: &[u8], pointer: &Pointer) -> Result<Option<Field>, Unre
     Ok(Some(Field { range, value: serde_json::from_str(value).ok() }))
 }
 
-pub(super) fn spelled(credential: &str) -> Zeroizing<String> {
+pub(in crate::credentials) fn spelled(credential: &str) -> Zeroizing<String> {
     Zeroizing::new(serde_json::Value::from(credential).to_string())
 }
 
@@ -60,13 +60,13 @@ fn depth(text: &[u8]) -> usize {
 }
 
 /// The text of a member of an object or an item of an array; None if there is none.
-fn child<'t>(value: &'t str, token: &str) -> Result<Option<&'t str>, Unreadable> {
+fn child<'t>(value: &'t str, token: &str) -> Result<Option<&'t str>, FieldError> {
     if !value.starts_with(['{', '[']) {
         return Ok(None);
     }
     let found = serde_json::Deserializer::from_str(value).deserialize_any(Child { token });
     found.map(|found| found.map(RawValue::get)).map_err(|error| {
-        if error.to_string().starts_with(TWICE) { Unreadable::Twice } else { Unreadable::Malformed }
+        if error.to_string().starts_with(TWICE) { FieldError::Twice } else { FieldError::Malformed }
     })
 }
 
@@ -112,7 +112,7 @@ impl<'t> Visitor<'t> for Child<'_> {
 mod tests {
     use super::*;
 
-    fn found(body: &str, pointer: &str) -> Result<Option<(String, Option<String>)>, Unreadable> {
+    fn found(body: &str, pointer: &str) -> Result<Option<(String, Option<String>)>, FieldError> {
         let field = find(body.as_bytes(), &pointer.parse().unwrap())?;
         Ok(field.map(|field| (body[field.range].to_owned(), field.value)))
     }
@@ -153,14 +153,14 @@ mod tests {
             "{\"key\":\"\u{1}\"}",
             "\u{feff}{}",
         ] {
-            assert_eq!(found(body, "/key"), Err(Unreadable::Malformed), "{body:?}");
+            assert_eq!(found(body, "/key"), Err(FieldError::Malformed), "{body:?}");
         }
-        assert_eq!(find(b"{\"key\":\"\xff\"}", &"/key".parse().unwrap()), Err(Unreadable::Malformed));
+        assert_eq!(find(b"{\"key\":\"\xff\"}", &"/key".parse().unwrap()), Err(FieldError::Malformed));
         for body in [r#"{"key":"x","key":"y"}"#, r#"{"key":"x","k\u0065y":"y"}"#, r#"{"key":null,"key":"y"}"#]
         {
-            assert_eq!(found(body, "/key"), Err(Unreadable::Twice), "{body}");
+            assert_eq!(found(body, "/key"), Err(FieldError::Twice), "{body}");
         }
-        assert_eq!(found(r#"{"a":{"key":"x"},"a":{}}"#, "/a/key"), Err(Unreadable::Twice));
+        assert_eq!(found(r#"{"a":{"key":"x"},"a":{}}"#, "/a/key"), Err(FieldError::Twice));
         // Elsewhere it is the server's matter.
         assert!(found(r#"{"b":1,"b":2,"key":"x"}"#, "/key").is_ok());
     }
@@ -169,8 +169,8 @@ mod tests {
     fn depth_is_bounded() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert_eq!(found(&nested(128), "/key"), Ok(None));
-        assert_eq!(found(&nested(129), "/key"), Err(Unreadable::Deep));
-        assert_eq!(found(&"[{\"a\":".repeat(100_000), "/key"), Err(Unreadable::Deep));
+        assert_eq!(found(&nested(129), "/key"), Err(FieldError::Deep));
+        assert_eq!(found(&"[{\"a\":".repeat(100_000), "/key"), Err(FieldError::Deep));
         assert_eq!(found(&format!("[\"{}\\\"[\"]", "[".repeat(1000)), "/key"), Ok(None));
     }
 }

@@ -89,11 +89,69 @@ fn declared_fields_are_swapped_and_all_else_stays() {
 #[test]
 fn other_bodies_are_not_looked_into() {
     let setup = setup("");
-    for (url, kind) in
-        [("/other/x", FORM), ("/token", JSON), ("/v1/x", FORM), ("/token", "text/plain"), ("/v1/x/y", JSON)]
-    {
+    for (url, kind) in [("/other/x", FORM), ("/other/x", "text/plain"), ("/v1/x/y", JSON)] {
         assert_eq!(setup.of_type(url, kind, "{"), Ok(None), "{url} {kind}");
     }
+}
+
+#[test]
+fn where_a_credential_is_read_no_other_type_of_body_goes_by() {
+    let at = |more, url: &str, kind: &str| setup(more).of_type(url, kind, "{}");
+    for (url, kind) in [
+        ("/token", JSON),
+        ("/TOKEN", "text/plain"),
+        ("/v1/x", FORM),
+        ("/v1/x", "multipart/form-data; boundary=x"),
+        ("/v1/x", "nonsense"),
+    ] {
+        assert_eq!(at("", url, kind), Err(Reason::BodyUndeclared), "{url} {kind}");
+        assert_eq!(at("foreign = \"allow\"", url, kind), Ok(None), "{url} {kind}");
+    }
+    let untyped = |body| setup("").sent("/token", &[], body).map_err(|denial| denial.reason);
+    assert_eq!(untyped("secret=theirs"), Err(Reason::BodyUndeclared));
+    assert_eq!(untyped(""), Ok(Some(String::new())));
+}
+
+#[test]
+fn a_field_of_a_multipart_form_is_swapped_and_all_else_stays() {
+    let text = declared("key", "").replace("header x-api-key", "multipart /upload secret");
+    let vault = vault(&text, &Values::from([("key", KEY)]));
+    let setup = Setup { vault, grants: ["key"].into_iter().collect(), ..setup("") };
+    let body = |value: &str, file: &str| {
+        format!(
+            "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n{file}\r\n\
+             --x\r\nContent-Disposition: form-data; name=\"secret\"\r\n\r\n{value}\r\n--x--\r\n"
+        )
+    };
+    let of = |body: &str| setup.of_type("/upload", "multipart/form-data; boundary=x", body);
+    assert_eq!(of(&body("{key}", "\u{fffd}\n=&")), Ok(Some(body(KEY, "\u{fffd}\n=&"))));
+    assert_eq!(of(&body("theirs", "")), Err(Reason::ForeignCredential));
+    assert_eq!(of(&body("x{key}", "")), Err(Reason::CredentialMisplaced));
+    assert_eq!(of(&body("{key}", KEY)), Err(Reason::RealCredential));
+    assert_eq!(of("secret={key}"), Err(Reason::Malformed));
+}
+
+#[test]
+fn a_form_that_names_another_method_is_refused_where_methods_matter() {
+    let of = |more: &str, kind: &'static str, body: &str| {
+        let vault = vault(&declared("key", more), &Values::from([("key", KEY)]));
+        let swaps = Swaps { secrets: vec!["key".to_owned()], ..Swaps::default() };
+        let (host, uri) = ("api.example.com".parse().unwrap(), Uri::from_static("/x"));
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
+        let method = Method::POST;
+        let head =
+            RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers: &headers };
+        let Some(fields) = overriding(&vault, &head, &swaps).unwrap() else { return None };
+        Some(no_override(&vault, &head, &swaps, fields, body.as_bytes()).map_err(|denial| denial.reason))
+    };
+    let limited = "methods = [\"GET\", \"POST\"]";
+    assert_eq!(of("", FORM, "_method=DELETE"), None);
+    assert_eq!(of(limited, JSON, "{\"_method\":\"DELETE\"}"), None);
+    assert_eq!(of(limited, FORM, "a=_method"), Some(Ok(())));
+    assert_eq!(of(limited, FORM, "a=1&%5fmethod=DELETE"), Some(Err(Reason::CredentialRestricted)));
+    let part = "--x\r\nContent-Disposition: form-data; name=\"_method\"\r\n\r\nput\r\n--x--";
+    let multipart = "multipart/form-data; boundary=x";
+    assert_eq!(of(limited, multipart, part), Some(Err(Reason::CredentialRestricted)));
 }
 
 #[test]

@@ -260,10 +260,19 @@ pub fn is_at<'h>(
     host: &HostName,
     own: impl IntoIterator<Item = &'h HostPattern>,
 ) -> bool {
-    if endpoint.hosts.is_empty() {
+    is_among(&endpoint.hosts, host, own)
+}
+
+/// The same of a list of hosts.
+pub(super) fn is_among<'h>(
+    hosts: &'h [HostPattern],
+    host: &HostName,
+    own: impl IntoIterator<Item = &'h HostPattern>,
+) -> bool {
+    if hosts.is_empty() {
         own.into_iter().any(|pattern| pattern.matches(host))
     } else {
-        endpoint.hosts.iter().any(|pattern| pattern.matches(host))
+        hosts.iter().any(|pattern| pattern.matches(host))
     }
 }
 

@@ -10,6 +10,8 @@ use understudy_policies::document::{self, OneOrMany, closest};
 use understudy_policies::{DocumentError, HostPattern};
 
 use super::endpoint::{Creates, Endpoint};
+use super::minted::Minted;
+use super::oauth::{Oauth, RawOauth};
 use super::pattern::Pattern;
 use crate::credentials::placement::Placement;
 
@@ -24,6 +26,7 @@ pub struct Provider {
     pub shapes: Vec<Arc<Shape>>,
     pub kinds: Vec<Arc<Kind>>,
     pub endpoints: Vec<Endpoint>,
+    pub minted: Vec<Minted>,
 }
 
 /// What one sort of its credentials looks like.
@@ -47,7 +50,7 @@ pub struct Kind {
     pub provider: String,
     pub what: String,
     pub kind: SecretKind,
-    /// One of them fits; never empty.
+    /// One of them fits; empty of accounts alone.
     pub shapes: Vec<Arc<Shape>>,
     /// Empty where only the user knows.
     pub hosts: Vec<HostPattern>,
@@ -57,6 +60,8 @@ pub struct Kind {
     pub env: Option<String>,
     /// Whether the provider's documentation says where it stands.
     pub confirmed: bool,
+    /// Of an account, and of nothing else.
+    pub oauth: Option<Oauth>,
 }
 
 impl Kind {
@@ -84,6 +89,8 @@ struct Raw {
     kinds: Vec<Spanned<RawKind>>,
     #[serde(default, rename = "endpoint")]
     endpoints: Vec<Spanned<RawEndpoint>>,
+    #[serde(default)]
+    minted: Vec<Spanned<RawMinted>>,
 }
 
 #[derive(Deserialize)]
@@ -103,10 +110,11 @@ struct RawKind {
     name: Spanned<String>,
     what: String,
     kind: SecretKind,
-    shapes: Spanned<OneOrMany<String>>,
+    shapes: Option<Spanned<OneOrMany<String>>>,
     hosts: Option<Spanned<OneOrMany<String>>>,
     placements: Spanned<OneOrMany<String>>,
     env: Option<Spanned<String>>,
+    oauth: Option<Spanned<RawOauth>>,
     #[serde(default = "yes")]
     confirmed: bool,
 }
@@ -118,6 +126,22 @@ struct RawEndpoint {
     hosts: Option<Spanned<OneOrMany<String>>>,
     paths: Spanned<OneOrMany<String>>,
     creates: Creates,
+    #[serde(default = "yes")]
+    confirmed: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawMinted {
+    name: Spanned<String>,
+    hosts: Option<Spanned<OneOrMany<String>>>,
+    #[serde(default)]
+    method: Option<Spanned<String>>,
+    paths: Spanned<OneOrMany<String>>,
+    field: Spanned<String>,
+    used_at: Option<Spanned<OneOrMany<String>>>,
+    placements: Spanned<OneOrMany<String>>,
+    wrap: bool,
     #[serde(default = "yes")]
     confirmed: bool,
 }
@@ -138,6 +162,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Provider, DocumentError> {
         shapes: Vec::new(),
         kinds: Vec::new(),
         endpoints: Vec::new(),
+        minted: Vec::new(),
     };
     for raw in raw.shapes {
         let shape = source.shape(raw.into_inner(), &provider)?;
@@ -149,6 +174,10 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Provider, DocumentError> {
     }
     for raw in raw.endpoints {
         source.endpoints(raw, &mut provider)?;
+    }
+    for raw in raw.minted {
+        let minted = source.minted(raw.into_inner(), &provider)?;
+        provider.minted.push(minted);
     }
     Ok(provider)
 }
@@ -181,21 +210,34 @@ impl Source<'_> {
 
     fn kind(&self, raw: RawKind, provider: &Provider) -> Result<Kind, DocumentError> {
         self.name(&raw.name)?;
+        let oauth = match (raw.kind, raw.oauth) {
+            (SecretKind::Oauth, Some(oauth)) => {
+                let at = Spanned::new(oauth.span(), ());
+                Some(oauth.into_inner().checked().map_err(|error| self.error(&at, error))?)
+            }
+            (SecretKind::Oauth, None) => {
+                return Err(self.error(&raw.name, "`kind = \"oauth\"` needs a table `[kind.oauth]`"));
+            }
+            (_, Some(oauth)) => return Err(self.error(&oauth, "`oauth` is for `kind = \"oauth\"`")),
+            (_, None) => None,
+        };
+        let none = || Spanned::new(raw.name.span(), OneOrMany(Vec::new()));
+        let written = raw.shapes.unwrap_or_else(none);
         let shape = |name: &String| {
             let known = || provider.shapes.iter().map(|shape| shape.name.as_str());
             provider.shapes.iter().find(|shape| shape.name == *name).cloned().ok_or_else(|| {
                 let meant =
                     closest(name, known()).map_or(String::new(), |m| format!("; did you mean `{m}`?"));
-                self.error(&raw.shapes, format!("`shapes`: there is no `[[shape]]` of that name{meant}"))
+                self.error(&written, format!("`shapes`: there is no `[[shape]]` of that name{meant}"))
             })
         };
-        let shapes = raw.shapes.get_ref().0.iter().map(shape).collect::<Result<Vec<_>, _>>()?;
+        let shapes = written.get_ref().0.iter().map(shape).collect::<Result<Vec<_>, _>>()?;
         let placement = |text: &String| {
             text.parse().map_err(|error| self.error(&raw.placements, format!("`placements`: {error}")))
         };
         let placements = raw.placements.get_ref().0.iter().map(placement).collect::<Result<Vec<_>, _>>()?;
-        if shapes.is_empty() {
-            return Err(self.error(&raw.shapes, "`shapes` is empty, so no value would fit"));
+        if shapes.is_empty() && oauth.is_none() {
+            return Err(self.error(&written, "`shapes` is empty, so no value would fit"));
         }
         if placements.is_empty() {
             return Err(self.error(&raw.placements, "`placements` is empty, so it could never be used"));
@@ -218,6 +260,7 @@ impl Source<'_> {
             placements,
             env: raw.env.map(Spanned::into_inner),
             confirmed: raw.confirmed,
+            oauth,
         })
     }
 
@@ -227,10 +270,8 @@ impl Source<'_> {
         let mut methods = Vec::new();
         if let Some(written) = &raw.methods {
             for name in &written.get_ref().0 {
-                let upper = name.bytes().all(|b| b.is_ascii_uppercase());
-                let method = Method::from_bytes(name.as_bytes()).ok().filter(|_| upper);
-                methods
-                    .push(method.ok_or_else(|| self.error(written, "`methods`: not a method, as `POST`"))?);
+                let error = || self.error(written, "`methods`: not a method, as `POST`");
+                methods.push(method(name).ok_or_else(error)?);
             }
         }
         for path in &raw.paths.get_ref().0 {
@@ -245,6 +286,38 @@ impl Source<'_> {
             });
         }
         Ok(())
+    }
+
+    fn minted(&self, raw: RawMinted, provider: &Provider) -> Result<Minted, DocumentError> {
+        self.name(&raw.name)?;
+        let label = format!("{} {}", provider.name, raw.name.get_ref());
+        if provider.minted.iter().any(|minted| minted.label == label) {
+            return Err(self.error(&raw.name, "there is another `[[minted]]` of that name"));
+        }
+        let (hosts, used_at) = (self.hosts(raw.hosts.as_ref())?, self.hosts(raw.used_at.as_ref())?);
+        let method = match &raw.method {
+            None => Method::POST,
+            Some(written) => method(written.get_ref())
+                .ok_or_else(|| self.error(written, "`method`: not a method, as `POST`"))?,
+        };
+        let path =
+            |text: &String| text.parse().map_err(|error| self.error(&raw.paths, format!("`paths`: {error}")));
+        let paths = raw.paths.get_ref().0.iter().map(path).collect::<Result<Vec<_>, _>>()?;
+        let field = raw.field.get_ref().parse();
+        let field = field.map_err(|error| self.error(&raw.field, format!("`field`: {error}")))?;
+        let placement = |text: &String| match text.parse() {
+            Ok(placement @ Placement::Header { .. }) => Ok(placement),
+            Ok(_) => Err(self.error(&raw.placements, "`placements`: what is minted stands in a header")),
+            Err(error) => Err(self.error(&raw.placements, format!("`placements`: {error}"))),
+        };
+        let placements = raw.placements.get_ref().0.iter().map(placement).collect::<Result<Vec<_>, _>>()?;
+        for (list, empty) in [("paths", paths.is_empty()), ("placements", placements.is_empty())] {
+            if empty {
+                return Err(self.error(&raw.name, format!("`{list}` is empty, so it could never be used")));
+            }
+        }
+        let (wrap, confirmed) = (raw.wrap, raw.confirmed);
+        Ok(Minted { label, hosts, method, paths, field, used_at, placements, wrap, confirmed })
     }
 
     fn hosts(&self, written: Option<&Spanned<OneOrMany<String>>>) -> Result<Vec<HostPattern>, DocumentError> {
@@ -267,6 +340,12 @@ impl Source<'_> {
     fn error<T>(&self, written: &Spanned<T>, message: impl Into<String>) -> DocumentError {
         DocumentError::at(self.file, self.text, written.span().start, message)
     }
+}
+
+/// In capitals, as registered ones are.
+fn method(name: &str) -> Option<Method> {
+    let upper = name.bytes().all(|b| b.is_ascii_uppercase());
+    Method::from_bytes(name.as_bytes()).ok().filter(|_| upper)
 }
 
 #[cfg(test)]
@@ -296,6 +375,13 @@ env = "ACME_TOKEN"
 methods = ["POST"]
 paths = ["/v1/tokens", "/v1/hooks/**"]
 creates = "pat"
+
+[[minted]]
+name = "session"
+paths = "/v1/sessions"
+field = "/session"
+placements = "header x-session"
+wrap = true
 "#;
 
     #[test]
@@ -310,6 +396,11 @@ creates = "pat"
         assert_eq!(provider.shapes[0].what, "Acme: a token");
         assert_eq!(provider.endpoints[1].to_string(), "POST /v1/hooks/**");
         assert!(provider.endpoints[0].confirmed);
+        let minted = &provider.minted[0];
+        assert_eq!(
+            (minted.label.as_str(), &minted.method, minted.wrap),
+            ("acme session", &Method::POST, true)
+        );
     }
 
     #[test]
@@ -333,6 +424,9 @@ creates = "pat"
             ("\"POST\"", "\"post\"", "21:11: `methods`: not a method"),
             ("/v1/tokens", "v1/tokens", "22:9: `paths`: a path starts with"),
             ("\"pat\"", "\"pad\"", "23:11: unknown value; did you mean `pat`?"),
+            ("/session\"", "session\"", "28:9: `field`: not a JSON pointer"),
+            ("header x-session", "cookie x", "29:14: `placements`: what is minted stands in a header"),
+            ("wrap = true", "wrp = true", "30:1: unknown key `wrp`; did you mean `wrap`?"),
         ] {
             let text = GOOD.replace(from, to);
             assert_ne!(text, GOOD, "{from}");

@@ -53,6 +53,7 @@ impl Setup {
         examine(
             &self.vault,
             &self.grants,
+            &MintedNow::default(),
             RequestHead { host: &host, method: &Method::GET, verified_tls: tls, uri: &uri, headers: &map },
         )
     }
@@ -234,7 +235,7 @@ fn the_host_name_is_searched_too() {
     let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
     let head =
         RequestHead { host: &host, method: &Method::GET, verified_tls: true, uri: &uri, headers: &headers };
-    let denial = examine(&setup.vault, &setup.grants, head).unwrap_err();
+    let denial = examine(&setup.vault, &setup.grants, &MintedNow::default(), head).unwrap_err();
     assert_eq!((denial.reason, denial.place.as_str()), (Reason::RealCredential, "host name"));
 }
 
@@ -276,7 +277,7 @@ fn the_method_is_searched_too() {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let head =
             RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers: &headers };
-        let denial = examine(&setup.vault, &setup.grants, head).unwrap_err();
+        let denial = examine(&setup.vault, &setup.grants, &MintedNow::default(), head).unwrap_err();
         assert_eq!((denial.reason, denial.place.as_str()), (reason, "method"));
     }
 }
@@ -341,7 +342,7 @@ proptest! {
         headers.insert(HeaderName::from_bytes(name.as_bytes()).unwrap(), value);
         let host = HostName::from_wire(host.as_bytes()).unwrap();
         let head = RequestHead { host: &host, method: &Method::GET, verified_tls: true, uri: &uri, headers: &headers };
-        if let Ok(swaps) = examine(&setup.vault, &setup.grants, head) {
+        if let Ok(swaps) = examine(&setup.vault, &setup.grants, &MintedNow::default(), head) {
             for (header, _, value) in swaps.headers {
                 prop_assert_eq!((header.as_str(), host.as_str()), ("x-api-key", "api.example.com"));
                 prop_assert_eq!(filled.trim(), setup.stand_in("key"));

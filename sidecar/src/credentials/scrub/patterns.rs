@@ -1,18 +1,19 @@
 //! All values of one search, shared by every stream that searches for them.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::escaped::is_unreserved;
 use super::form::{Form, Forms, Probe};
 
 /// A value and what stands in its place. Both are ASCII and have the same length.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Pair<'v> {
     /// Told for each find.
     pub owner: usize,
     pub value: &'v str,
     /// The value again in a search that replaces nothing.
-    pub other: &'v str,
+    pub other: Cow<'v, str>,
     pub forms: Forms,
 }
 
@@ -51,7 +52,7 @@ impl Patterns {
         for pair in pairs {
             keeps_length &= pair.value.len() == pair.other.len();
             keeps_length &= pair.value.bytes().chain(pair.other.bytes()).all(is_unreserved);
-            let forms = Form::all(pair.value, pair.other, pair.forms);
+            let forms = Form::all(pair.value, &pair.other, pair.forms);
             patterns.extend(forms.into_iter().map(|form| Pattern { owner: pair.owner, form }));
         }
         let by_start = by_start(&patterns);

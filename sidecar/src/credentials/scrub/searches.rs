@@ -1,5 +1,6 @@
 //! The searches that one vault's secrets call for: built once, shared by all streams.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -29,16 +30,23 @@ impl Vault {
         if let Some(known) = scrubs.get(grants) {
             return Arc::clone(known);
         }
-        let granted = self.secrets().iter().filter(|secret| grants.contains(secret.name()));
-        let pairs = granted.map(|secret| Pair {
-            owner: 0,
-            value: secret.value().expose(),
-            other: secret.stand_in(),
-            forms: Forms::All,
-        });
-        let built = Arc::new(Patterns::new(pairs));
+        let built = Arc::new(Patterns::new(self.granted_pairs(grants)));
         scrubs.insert(grants.clone(), Arc::clone(&built));
         built
+    }
+
+    /// The values of granted secrets, with what is put in their place.
+    pub(in crate::credentials) fn granted_pairs(&self, grants: &Grants) -> impl Iterator<Item = Pair<'_>> {
+        let granted = self.secrets().iter().filter(|secret| grants.contains(secret.name()));
+        let values = granted.flat_map(|secret| {
+            [Some(secret.value()), secret.earlier()].into_iter().flatten().map(move |value| (value, secret))
+        });
+        values.map(|(value, secret)| Pair {
+            owner: 0,
+            value: value.expose(),
+            other: as_long(secret.stand_in(), value.expose()),
+            forms: Forms::All,
+        })
     }
 
     /// Stand-ins that leave as real values in text messages of the WebSocket that `head` asks for, and the names of their
@@ -55,7 +63,8 @@ impl Vault {
         };
         let secrets: Vec<&Secret> = self.secrets().iter().filter(applies).collect();
         let pairs = secrets.iter().flat_map(|secret| {
-            let pair = |value| Pair { owner: 0, value, other: secret.value().expose(), forms: Forms::Text };
+            let pair =
+                |value| Pair { owner: 0, value, other: secret.value().expose().into(), forms: Forms::Text };
             secret.stand_ins().map(pair)
         });
         let names = secrets.iter().map(|secret| secret.name().to_owned()).collect();
@@ -65,7 +74,7 @@ impl Vault {
     /// Every real value and every stand-in, to be watched for in what a container sends. [`Self::watched`] tells what a
     /// find is.
     pub fn watch(&self) -> Arc<Patterns> {
-        let pair = |owner, value, forms| Pair { owner, value, other: value, forms };
+        let pair = |owner, value, forms| Pair { owner, value, other: value.into(), forms };
         let build = || {
             let real = self.real_values().enumerate();
             let real = real.map(|(number, (_, value))| pair(number * 2, value.expose(), Forms::All));
@@ -85,6 +94,14 @@ impl Vault {
             0 => self.real_values().nth(number).map(|(name, _)| Watched::Real(name)),
             _ => self.secrets().get(number).map(|secret| Watched::StandIn(secret.name())),
         }
+    }
+}
+
+/// Tokens of an account can become longer or shorter than their stand-in, and a search replaces by the same length only.
+pub(in crate::credentials) fn as_long<'v>(stand_in: &'v str, value: &str) -> Cow<'v, str> {
+    match stand_in.len() == value.len() {
+        true => stand_in.into(),
+        false => stand_in.chars().cycle().take(value.len()).collect(),
     }
 }
 

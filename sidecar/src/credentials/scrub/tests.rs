@@ -15,12 +15,14 @@ const OTHER: &str = "0f1e2d3c4b5a69788796";
 const OTHER_STAND_IN: &str = "98a7b6c5d4e3f2019abc";
 
 fn scrub() -> Arc<Patterns> {
-    let pair = |owner, value, other| Pair { owner, value, other, forms: Forms::All };
+    let pair =
+        |owner, value, other: &'static str| Pair { owner, value, other: other.into(), forms: Forms::All };
     Arc::new(Patterns::new([pair(0, REAL, STAND_IN), pair(1, OTHER, OTHER_STAND_IN)]))
 }
 
 fn swap() -> Arc<Patterns> {
-    let pair = |owner, value, other| Pair { owner, value, other, forms: Forms::All };
+    let pair =
+        |owner, value, other: &'static str| Pair { owner, value, other: other.into(), forms: Forms::All };
     Arc::new(Patterns::new([pair(0, STAND_IN, REAL), pair(1, OTHER_STAND_IN, OTHER)]))
 }
 
@@ -121,7 +123,8 @@ fn what_holds_no_beginning_is_passed_on_without_a_copy() {
 #[test]
 fn of_two_values_that_begin_alike_the_longer_one_is_replaced() {
     let (short, long) = ("sk-0123456789abcdef", "sk-0123456789abcdefXYZ");
-    let pair = |owner, value, other| Pair { owner, value, other, forms: Forms::All };
+    let pair =
+        |owner, value, other: &'static str| Pair { owner, value, other: other.into(), forms: Forms::All };
     let patterns = Arc::new(Patterns::new([
         pair(0, short, "sk-aaaaaaaaaaaaaaaa"),
         pair(1, long, "sk-bbbbbbbbbbbbbbbbbbb"),
@@ -136,7 +139,7 @@ fn of_two_values_that_begin_alike_the_longer_one_is_replaced() {
 #[test]
 fn json_stays_json_and_urls_stay_urls() {
     let (real, stand_in) = ("a\"b\\c/d+e&f0123456", "\"x%y/z\\k=l0123456a");
-    let pair = Pair { owner: 0, value: real, other: stand_in, forms: Forms::All };
+    let pair = Pair { owner: 0, value: real, other: stand_in.into(), forms: Forms::All };
     let patterns = Arc::new(Patterns::new([pair]));
     assert!(!patterns.keeps_length() && scrub().keeps_length());
     let text = serde_json::to_string(&[real]).unwrap();

@@ -208,7 +208,12 @@ mod tests {
 
     #[test]
     fn only_a_sidecar_on_the_host_runs_it() {
-        let around = Surroundings { podman_secrets: "/x".into(), credentials: None, host_run: false };
+        let around = Surroundings {
+            podman_secrets: "/x".into(),
+            credentials: None,
+            host_run: false,
+            ..Surroundings::default()
+        };
         let source =
             CommandSource { words: vec!["true".into()], timeout: Duration::from_secs(1), cache: None };
         assert!(source.read(&around).unwrap_err().contains("runs in a container"));

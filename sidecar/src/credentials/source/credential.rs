@@ -27,7 +27,12 @@ mod tests {
     #[test]
     fn it_is_read_where_systemd_puts_it_or_the_setting_is_named() {
         let directory = tempfile::tempdir().unwrap();
-        let around = |credentials| Surroundings { podman_secrets: "/x".into(), credentials, host_run: true };
+        let around = |credentials| Surroundings {
+            podman_secrets: "/x".into(),
+            credentials,
+            host_run: true,
+            ..Surroundings::default()
+        };
         let here = around(Some(directory.path().to_owned()));
         for around in [&here, &around(None)] {
             let error = read("acme", around).unwrap_err();

@@ -55,7 +55,12 @@ mod tests {
     use super::*;
 
     fn around(secrets: &Path) -> Surroundings {
-        Surroundings { podman_secrets: secrets.to_owned(), credentials: None, host_run: false }
+        Surroundings {
+            podman_secrets: secrets.to_owned(),
+            credentials: None,
+            host_run: false,
+            ..Surroundings::default()
+        }
     }
 
     #[test]

@@ -24,8 +24,12 @@ mod tests {
     #[test]
     fn it_is_read_where_podman_mounts_it_or_the_option_is_named() {
         let directory = tempfile::tempdir().unwrap();
-        let around =
-            Surroundings { podman_secrets: directory.path().to_owned(), credentials: None, host_run: false };
+        let around = Surroundings {
+            podman_secrets: directory.path().to_owned(),
+            credentials: None,
+            host_run: false,
+            ..Surroundings::default()
+        };
         let error = read("acme", &around).unwrap_err();
         assert!(error.contains("`--secret acme`") && error.contains("`Secret=acme`"), "{error}");
         std::fs::write(directory.path().join("acme"), "a value").unwrap();

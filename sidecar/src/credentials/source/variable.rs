@@ -23,7 +23,12 @@ mod tests {
 
     #[test]
     fn it_is_for_the_host_only() {
-        let around = |host_run| Surroundings { podman_secrets: "/x".into(), credentials: None, host_run };
+        let around = |host_run| Surroundings {
+            podman_secrets: "/x".into(),
+            credentials: None,
+            host_run,
+            ..Surroundings::default()
+        };
         // Cargo sets it for tests.
         assert!(!read("CARGO_PKG_NAME", &around(true)).unwrap().is_empty());
         assert!(read("CARGO_PKG_NAME", &around(false)).unwrap_err().contains("runs in a container"));

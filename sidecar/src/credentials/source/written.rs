@@ -6,6 +6,7 @@ use std::time::Duration;
 use toml::Spanned;
 
 use super::{CommandSource, Source};
+use crate::accounts::store;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST_TIMEOUT: u64 = 120;
@@ -18,6 +19,7 @@ pub(crate) struct Written {
     pub(crate) credential: Option<Spanned<String>>,
     pub(crate) variable: Option<Spanned<String>>,
     pub(crate) command: Option<Spanned<Vec<String>>>,
+    pub(crate) account: Option<Spanned<String>>,
     pub(crate) timeout: Option<Spanned<u64>>,
     pub(crate) cache: Option<Spanned<u64>>,
 }
@@ -41,6 +43,7 @@ impl Written {
             self.credential.map(|written| Ok(Source::Credential(name("credential", written)?))),
             self.variable.map(|written| variable(written).map(Source::Variable)),
             self.command.map(|written| command(written, timeout, cache)),
+            self.account.map(account),
         ];
         let mut sources = sources.into_iter().flatten();
         match (sources.next(), sources.next()) {
@@ -80,6 +83,13 @@ fn name(key: &str, written: Spanned<String>) -> Result<String, Mistake> {
         ));
     }
     Ok(name)
+}
+
+fn account(written: Spanned<String>) -> Result<Source, Mistake> {
+    let at = written.span().start;
+    let name = written.into_inner();
+    store::valid(&name).map_err(|error| (at, format!("`account`: {error}")))?;
+    Ok(Source::Account(name))
 }
 
 fn variable(written: Spanned<String>) -> Result<String, Mistake> {

@@ -235,3 +235,91 @@ fn without_a_secret_it_starts_and_says_so() {
     assert!(terms.notes[0].contains("claude-code has no login"), "{:?}", terms.notes);
     assert!(terms.grants.names().is_empty() && terms.placement.stand_ins.is_empty());
 }
+
+/// A vault with a key of one host that is granted to these harnesses, and a token of GitHub's for its tools.
+fn shared(granted: &str) -> Vault {
+    let key = declared("key", "").replace("api.example.com", "api.anthropic.com");
+    let key = key.replace("\"claude-code\"", granted);
+    let token = declared("hub", "").replace("api.example.com\"", "api.github.com\", \"github.com\"");
+    let token =
+        token.replace("\"api-key\"", "\"bearer\"").replace("placements = [\"header x-api-key\"]\n", "");
+    let token = token.replace("\"claude-code\"", "\"gh\", \"git\"");
+    vault(&format!("{key}{token}"), &Values::from([("key", KEY), ("hub", GIT)]))
+}
+
+#[test]
+fn several_harnesses_get_what_each_needs() {
+    let vault = shared("\"claude-code\"");
+    let terms = started(&vault, &[(annotation::HARNESS, "claude-code, gh,git gh")], &[]).unwrap();
+    assert_eq!(
+        (terms.harness.as_str(), terms.grants.names()),
+        ("claude-code,gh,git", vec!["hub".into(), "key".into()])
+    );
+    let stand_in = |name| Some(vault.secret(name).unwrap().stand_in());
+    assert_eq!(
+        (value(&terms, "ANTHROPIC_API_KEY"), value(&terms, "GH_TOKEN")),
+        (stand_in("key"), stand_in("hub"))
+    );
+    assert_eq!(value(&terms, "GIT_TERMINAL_PROMPT"), Some("0"));
+    for path in ["~/.claude.json", "~/.config/gh/hosts.yml", "~/.config/git/credentials"] {
+        assert!(terms.placement.files.iter().any(|file| file.path == path), "{path}");
+    }
+    let allowed =
+        |host: &str| matches!(terms.policy.decide(&host.parse().unwrap(), 443), Verdict::Allowed { .. });
+    assert!(["api.anthropic.com", "api.github.com", "github.com"].into_iter().all(allowed));
+    assert!(!allowed("platform.claude.com"));
+    // What is asked for by name goes to those that can use it, and nothing else is given.
+    let asked = [(annotation::HARNESS, "claude-code,gh"), (annotation::SECRETS, "hub")];
+    let terms = started(&vault, &asked, &[]).unwrap();
+    assert_eq!((value(&terms, "GH_TOKEN"), value(&terms, "ANTHROPIC_API_KEY")), (stand_in("hub"), None));
+    // A level that one of them has: the others keep theirs.
+    let asked = [(annotation::HARNESS, "gh,claude-code"), (annotation::PRIVACY, "remote-control")];
+    let terms = started(&vault, &asked, &[]).unwrap();
+    assert_eq!((value(&terms, "DISABLE_TELEMETRY"), value(&terms, "DO_NOT_TRACK")), (Some("1"), Some("1")));
+    assert_eq!(value(&terms, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"), None);
+}
+
+#[test]
+fn the_login_of_an_earlier_start_is_no_real_one() {
+    let vault = installation(&["key", "token"]);
+    let terms = started(&vault, &[(annotation::SECRETS, "token")], &[]).unwrap();
+    let mut stand_ins = ["key", "token"].map(|name| vault.secret(name).unwrap().stand_in());
+    stand_ins.sort_unstable();
+    assert_eq!(
+        (terms.grants.names(), terms.placement.stand_ins),
+        (vec!["token".into()], stand_ins.map(str::to_owned).to_vec())
+    );
+}
+
+#[test]
+fn harnesses_that_contradict_each_other_are_refused() {
+    let vault = shared("\"claude-code\", \"opencode\"");
+    assert!(started(&vault, &[(annotation::HARNESS, "claude-code,opencode")], &[]).is_ok());
+    // The agent would use the other one's key instead of its own token.
+    let key = declared("key", "")
+        .replace("api.example.com", "api.anthropic.com")
+        .replace("claude-code", "opencode");
+    let token = key
+        .replace("[key]", "[token]")
+        .replace("secrets/key", "secrets/token")
+        .replace("opencode", "claude-code");
+    let token =
+        token.replace("\"api-key\"", "\"bearer\"").replace("placements = [\"header x-api-key\"]\n", "");
+    let two = key
+        .replace("[key]", "[two]")
+        .replace("secrets/key", "secrets/two")
+        .replace("opencode", "claude-code");
+    for (text, said) in [
+        (format!("{key}{token}"), "`ANTHROPIC_API_KEY` is a trap for claude-code"),
+        (format!("{key}{two}"), "different values of variable `ANTHROPIC_API_KEY`"),
+    ] {
+        let values =
+            Values::from([("key", KEY), ("token", TOKEN), ("two", "sk-ant-api03-TWOTWOtwotwo0123456789")]);
+        let vault = super::super::fixture::vault(&text, &values);
+        let refusal = started(&vault, &[(annotation::HARNESS, "claude-code,opencode")], &[]).unwrap_err();
+        assert!(refusal.reason.contains("claude-code, opencode cannot be in one container"), "{refusal}");
+        assert!(refusal.reason.contains(said), "{refusal}");
+    }
+    let refusal = started(&vault, &[(annotation::HARNESS, "claude-code,gti")], &[]).unwrap_err();
+    assert!(refusal.remedy.contains("did you mean `git`?"), "{refusal}");
+}

@@ -115,6 +115,13 @@ fn what_is_asked_of_a_proxy_is_for_the_host_that_it_names() {
 }
 
 #[test]
+fn announced_trailers_are_refused() {
+    let host = ("host", "api.example.com");
+    assert_eq!(get("/", false, &[host, ("trailer", "digest")]), Err(Reason::RequestTrailers));
+    assert!(get("/", false, &[host, ("te", "trailers")]).is_ok());
+}
+
+#[test]
 fn only_websockets_upgrade() {
     let with = |values: &[&str]| {
         let mut pairs = vec![("host", "api.example.com")];

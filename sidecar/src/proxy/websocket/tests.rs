@@ -11,7 +11,7 @@ const REAL: &str = "sk-0123456789abcdef";
 const STAND_IN: &str = "sk-fedcba9876543210";
 
 fn patterns(value: &str, other: &str) -> Arc<Patterns> {
-    Arc::new(Patterns::new([Pair { owner: 7, value, other, forms: Forms::All }]))
+    Arc::new(Patterns::new([Pair { owner: 7, value, other: other.into(), forms: Forms::All }]))
 }
 
 fn server() -> Side {

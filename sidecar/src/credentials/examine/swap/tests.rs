@@ -11,6 +11,7 @@ use super::super::super::fixture::{Values, declared, vault};
 use super::super::super::{Grants, Vault};
 use super::super::{CredentialDenial, RequestHead, Swaps, examine};
 use super::*;
+use crate::credentials::MintedNow;
 
 const KEY: &str = "key-REALrealREAL_0123456789";
 const USER: &str = "usr-REALrealREAL-0123456789";
@@ -61,7 +62,7 @@ impl Setup {
         }
         let host: HostName = HOST.parse().unwrap();
         let head = RequestHead { host: &host, method, verified_tls: true, uri: &uri, headers: &map };
-        examine(&self.vault, &self.grants, head)
+        examine(&self.vault, &self.grants, &MintedNow::default(), head)
     }
 
     /// What leaves as this header, or the reason why nothing does.
@@ -124,7 +125,7 @@ fn basic_that_is_none_is_malformed_where_secrets_are_bound_only() {
     let (method, uri) = (Method::GET, Uri::from_static("/"));
     let head =
         RequestHead { host: &elsewhere, method: &method, verified_tls: true, uri: &uri, headers: &headers };
-    assert!(examine(&setup.vault, &setup.grants, head).is_ok());
+    assert!(examine(&setup.vault, &setup.grants, &MintedNow::default(), head).is_ok());
 }
 
 #[test]

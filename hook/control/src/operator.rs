@@ -1,0 +1,81 @@
+//! What an operator says about hosts while containers run, and what is to be seen of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ContainerId;
+
+/// A decision about a host, beside what policies say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decide {
+    pub effect: Effect,
+    /// `HOST`, `*.HOST`, or one of them with `:PORT`. Without a port, an allowance is for 443 and a denial for every port.
+    pub host: String,
+    /// An id, a unique prefix of one, or a name; None for every container.
+    pub container: Option<String>,
+    pub lasting: Lasting,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effect {
+    Allow,
+    Deny,
+}
+
+/// For how long a decision holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Lasting {
+    /// For the requests that wait for it now.
+    Once,
+    Seconds(u64),
+    /// For as long as the container exists.
+    Container,
+    Always,
+}
+
+/// A decision that is in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DecisionStatus {
+    /// By which it can be taken back.
+    pub number: u64,
+    pub effect: Effect,
+    /// As it would be written in a policy.
+    pub host: String,
+    /// None: every port.
+    pub port: Option<u16>,
+    /// None: every container.
+    pub container: Option<ContainerId>,
+    /// Milliseconds since the epoch; None: until it is taken back.
+    pub until: Option<u64>,
+}
+
+/// A request that waits for a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuestionStatus {
+    /// The container's name, or the beginning of its id.
+    pub container: String,
+    pub container_id: ContainerId,
+    pub host: String,
+    pub port: u16,
+    /// Requests that wait for this answer.
+    pub waiting: u64,
+    /// Seconds until they are refused.
+    pub left: u64,
+}
+
+/// Audit lines of this run of the sidecar, as they were written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lines {
+    pub lines: Vec<String>,
+    /// The number of the line after the last of these: where to go on.
+    pub next: u64,
+    /// Lines that were asked for and are not kept any more.
+    pub lost: u64,
+    /// Whether there are more already.
+    pub more: bool,
+}

@@ -1,0 +1,173 @@
+//! Codex and Claude Code with an account whose tokens expire every few seconds, at a provider that takes each refresh token
+//! once: two containers at a time, answers all along, and no token of it in any of them.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use understudy_integration_tests::mock::accounts::{ACCOUNT_ID, Scheme, Tokens, tokens};
+use understudy_integration_tests::mock::{Entry, Request};
+use understudy_integration_tests::podman::{Container, until};
+use understudy_integration_tests::stand::TOKEN_LIFETIME;
+
+use crate::stand;
+use crate::tool::{Tool, node_arch};
+
+/// As often as it takes for two renewals.
+const LONG_ENOUGH: Duration = TOKEN_LIFETIME.saturating_mul(3);
+
+/// A login, and the file in which its program keeps it.
+struct Login {
+    scheme: Scheme,
+    name: &'static str,
+    format: &'static str,
+    like: &'static str,
+    token_path: &'static str,
+    /// What its program runs each time.
+    tool: Tool,
+}
+
+impl Login {
+    /// What a login made on the host: it has expired, so that the sidecar renews it at once.
+    fn tokens(&self) -> Tokens {
+        tokens(self.scheme, self.name, 0, Duration::ZERO)
+    }
+
+    fn file(&self) -> String {
+        let Tokens { access, refresh, id } = self.tokens();
+        let file = match self.scheme {
+            Scheme::ChatGpt => {
+                let tokens = json!({ "access_token": access, "refresh_token": refresh, "id_token": id, "account_id": ACCOUNT_ID });
+                json!({ "auth_mode": "chatgpt", "OPENAI_API_KEY": null, "tokens": tokens,
+                    "last_refresh": "2026-01-01T00:00:00Z" })
+            }
+            Scheme::Claude => {
+                json!({ "claudeAiOauth": { "accessToken": access, "refreshToken": refresh, "expiresAt": 1_700_000_000_000_u64,
+                    "scopes": ["user:inference", "user:profile", "user:sessions:claude_code"],
+                    "subscriptionType": "max" } })
+            }
+        };
+        file.to_string()
+    }
+
+    /// Imports it, and waits until it was renewed.
+    fn import(&self) {
+        let Self { format, like, .. } = self;
+        let harness = self.tool.harness;
+        stand()
+            .declare(&format!(
+                "[work-{format}]\nlike = \"{like}\"\naccount = \"{format}\"\ngrant-to = {{ harnesses = [\"{harness}\"] }}\n"
+            ))
+            .unwrap();
+        let told = stand().operator_reads(&["login", "import", format], self.file().as_bytes()).unwrap();
+        assert!(told.stdout.contains("is renewed at once"), "{}", told.text());
+        until("the first renewal", || Ok(!self.renewals().is_empty()))
+            .unwrap_or_else(|error| panic!("{error:#}: {}", stand().sidecar_log().unwrap()));
+    }
+
+    /// The requests for new tokens that its provider got.
+    fn renewals(&self) -> Vec<Request> {
+        let requests = stand().requests(self.token_path).unwrap();
+        requests
+            .into_iter()
+            .filter(|request| request.body_start.contains(&format!("F{}-N", self.name)))
+            .collect()
+    }
+
+    /// Every token of it that there was: of the login file, and what the provider made since.
+    fn all(&self) -> BTreeSet<String> {
+        let first = self.tokens();
+        let mut all: BTreeSet<String> = [first.access, first.refresh].into_iter().chain(first.id).collect();
+        for entry in stand().arrived().unwrap() {
+            let Entry::Request(request) = entry else { continue };
+            let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+            all.extend(bearer.filter(|_| request.host.contains(self.host())).map(str::to_owned));
+        }
+        for number in 0..100 {
+            all.insert(tokens(self.scheme, self.name, number, Duration::ZERO).refresh);
+        }
+        all
+    }
+
+    fn host(&self) -> &'static str {
+        match self.scheme {
+            Scheme::ChatGpt => "chatgpt.com",
+            Scheme::Claude => "api.anthropic.com",
+        }
+    }
+
+    /// Two containers answer all along.
+    fn prove(&self) {
+        self.import();
+        let containers = [self.tool.run(&self.tool.agent()), self.tool.run(&self.tool.agent())];
+        let end = Instant::now() + LONG_ENOUGH;
+        let mut answers = 0;
+        while Instant::now() < end || self.renewals().len() < 3 {
+            for container in &containers {
+                self.answers(container);
+                answers += 1;
+            }
+            assert!(Instant::now() < end + LONG_ENOUGH * 8, "{} renewals", self.renewals().len());
+        }
+        let renewals = self.renewals();
+        let bodies: BTreeSet<&str> = renewals.iter().map(|request| request.body_start.as_str()).collect();
+        assert_eq!(bodies.len(), renewals.len(), "a refresh token was sent twice");
+        let all = self.all();
+        assert!(all.len() > 103, "{}", all.len());
+        let values: Vec<&str> = all.iter().map(String::as_str).collect();
+        for container in &containers {
+            let found = stand().hunt(container, &values).unwrap();
+            assert!(found.is_empty(), "{found:?}");
+        }
+        println!("{answers} answers, {} renewals", renewals.len());
+    }
+
+    fn answers(&self, container: &Container) {
+        let script = format!("{{ {}; }} </dev/null", self.tool.command);
+        let told = container.exec(&["sh", "-c", &script]).unwrap();
+        assert!(
+            told.stdout.contains(self.tool.answer),
+            "{}\n{}",
+            told.text(),
+            stand().sidecar_log().unwrap()
+        );
+    }
+}
+
+#[test]
+fn codex_answers_with_an_account_that_is_renewed_all_along() {
+    let command = match node_arch() {
+        "arm64" => "/opt/codex/node_modules/@openai/codex/vendor/aarch64-unknown-linux-musl/bin/codex",
+        _ => "/opt/codex/node_modules/@openai/codex/vendor/x86_64-unknown-linux-musl/bin/codex",
+    };
+    let command = format!("{command} exec --skip-git-repo-check 'say hi'").leak();
+    let login = Login {
+        scheme: Scheme::ChatGpt,
+        name: "chatgpt",
+        format: "codex",
+        like: "chatgpt-account",
+        token_path: "/oauth/token",
+        tool: Tool { harness: "codex", needs: &["codex"], command, answer: "MOCK-OK over", ..Tool::PLAIN },
+    };
+    login.prove();
+}
+
+#[test]
+fn claude_code_answers_with_an_account_of_full_scope_that_is_renewed_all_along() {
+    let login = Login {
+        scheme: Scheme::Claude,
+        name: "claude",
+        format: "claude-code",
+        like: "claude-account",
+        token_path: "/v1/oauth/token",
+        tool: Tool {
+            harness: "claude-code",
+            needs: &[],
+            programs: &["claude"],
+            command: "claude -p 'say hi'",
+            answer: "MOCK-OK from bearer",
+            ..Tool::PLAIN
+        },
+    };
+    login.prove();
+}

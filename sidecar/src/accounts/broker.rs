@@ -1,0 +1,160 @@
+//! What a container asks of a token endpoint, and what it is told instead of the provider's answer. Pure.
+//!
+//! Only the refresh grant (RFC 6749 section 6) with the stand-in of an account that the container was granted is answered.
+//! Every other grant would bring a new login into the container, real or an attacker's.
+
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value, json};
+
+use super::keeper::RenewError;
+use super::record::{Account, Millis};
+use crate::credentials::{Grants, Secret, Vault};
+
+/// Tokens with less time left are renewed before a container is told of them.
+const FRESH: u64 = 60_000;
+
+/// What the body of a request says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// New tokens for this account: the name of its secret.
+    Renew(String),
+    /// The stand-in of an account that the container was not granted: the name of its secret.
+    NotGranted(String),
+    /// A refresh token that is no stand-in.
+    Foreign,
+    /// Another grant, by its name if it has one.
+    Other(Option<String>),
+    Malformed,
+}
+
+/// An answer to a container (RFC 6749 section 5).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    pub status: u16,
+    pub body: Value,
+}
+
+impl Asked {
+    /// `content_type` decides how it is read: form if it says so, else JSON.
+    pub fn read(vault: &Vault, grants: &Grants, content_type: &str, body: &[u8]) -> Self {
+        let form = content_type.to_ascii_lowercase().contains("x-www-form-urlencoded");
+        let fields = if form { of_form(body) } else { of_json(body) };
+        let Some(fields) = fields else { return Self::Malformed };
+        let text = |name: &str| fields.get(name).and_then(Value::as_str);
+        match (text("grant_type"), text("refresh_token")) {
+            (Some("refresh_token"), Some(token)) => Self::of_token(vault, grants, token),
+            (grant, _) => Self::Other(grant.map(shown)),
+        }
+    }
+
+    fn of_token(vault: &Vault, grants: &Grants, token: &str) -> Self {
+        let is_of = |secret: &&Secret| secret.declaration().is_part() && secret.answers_to(token.as_bytes());
+        let Some(part) = vault.secrets().iter().find(is_of) else { return Self::Foreign };
+        let name = part.name().split('/').next().unwrap_or_default().to_owned();
+        // That of an ID token is no refresh token.
+        match part.name().ends_with("/refresh") {
+            true if grants.contains(&name) => Self::Renew(name),
+            true => Self::NotGranted(name),
+            false => Self::Foreign,
+        }
+    }
+}
+
+/// A grant's name is a word or a URI; anything else may be what must not be repeated.
+fn shown(grant: &str) -> String {
+    let plain = |c: char| c.is_ascii_lowercase() || matches!(c, '_' | ':' | '-');
+    if grant.len() <= 64 && grant.chars().all(plain) { grant.to_owned() } else { "another".to_owned() }
+}
+
+fn of_json(body: &[u8]) -> Option<Map<String, Value>> {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(object)) => Some(object),
+        _ => None,
+    }
+}
+
+/// None if a field is there twice: it could be another one for whoever reads it (RFC 6749 section 3.2).
+fn of_form(body: &[u8]) -> Option<Map<String, Value>> {
+    let text = std::str::from_utf8(body).ok()?;
+    let mut fields = Map::new();
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let decoded = |text: &str| {
+            let spaced = text.replace('+', " ");
+            percent_decode_str(&spaced).decode_utf8().map(|text| text.into_owned()).ok()
+        };
+        if fields.insert(decoded(name)?, Value::from(decoded(value)?)).is_some() {
+            return None;
+        }
+    }
+    Some(fields)
+}
+
+/// Whether new tokens are to be got before a container is told of the account's.
+pub fn is_stale(account: &Account, now: Millis) -> bool {
+    account.ended.is_none() && account.expires.is_some_and(|expires| expires.since(now) < fresh(account))
+}
+
+/// At most half of a token's life, so that a short one is not renewed each time.
+fn fresh(account: &Account) -> u64 {
+    let life = account.expires.map_or(0, |expires| expires.since(account.renewed));
+    FRESH.min(life / 2)
+}
+
+/// Stand-ins, what the provider said beside its tokens, and the true lifetime.
+pub fn tokens(account: &Account, now: Millis) -> Reply {
+    if let Some(field) = &account.undeclared {
+        let told = format!(
+            "the provider's answer has a field `{field}` that looks like a token and is not known, so no answer is passed on; the operator can add it to `harmless` of the kind in the catalogue"
+        );
+        return error(502, "server_error", &told);
+    }
+    let stand_ins = &account.stand_ins;
+    let mut body = account.said.clone();
+    let mut tell = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
+    tell("access_token", json!(stand_ins.access));
+    tell("refresh_token", json!(stand_ins.refresh));
+    if let Some(id) = &stand_ins.id {
+        tell("id_token", json!(id));
+    }
+    tell("token_type", json!("Bearer"));
+    if let Some(expires) = account.expires {
+        tell("expires_in", json!(expires.since(now) / 1000));
+    }
+    if !account.scopes.is_empty() {
+        tell("scope", json!(account.scopes.join(" ")));
+    }
+    Reply { status: 200, body: Value::Object(body) }
+}
+
+/// Why there are none.
+pub fn failed(failure: &RenewError) -> Reply {
+    match failure {
+        // `invalid_grant` makes programs forget their login, and this one comes back with the operator's next import.
+        RenewError::Ended { account, .. } => {
+            let told = format!(
+                "{failure}; the operator must log in again and run: understudy login import FORMAT --account {account} < FILE. Trying again will not help"
+            );
+            error(401, "login_required", &told)
+        }
+        RenewError::Later { .. } => error(503, "temporarily_unavailable", &failure.to_string()),
+    }
+}
+
+/// The same for a request that is no refresh.
+pub fn refused(told: &str) -> Reply {
+    error(403, "access_denied", told)
+}
+
+pub fn malformed() -> Reply {
+    error(400, "invalid_request", "the request is neither a form nor a JSON object, or names a field twice")
+}
+
+fn error(status: u16, code: &str, told: &str) -> Reply {
+    let body = json!({ "error": code, "error_description": format!("understudy: {told}") });
+    Reply { status, body }
+}
+
+#[cfg(test)]
+#[path = "broker/tests.rs"]
+mod tests;

@@ -1,0 +1,253 @@
+//! Keeps accounts fresh: before their tokens expire, and when an upstream did not take one.
+//!
+//! One renewal of an account is under way at a time, whoever asks for it; who comes meanwhile waits for the same answer.
+//! It runs on a task of its own, so that a container that goes away does not take a rotated token with it. New tokens are
+//! on disk before the vault has them, and the vault has them before anybody is answered.
+
+pub(crate) mod schedule;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+
+use super::client::Client;
+use super::record::{Account, Millis, Record};
+use super::store::{Store, StoreError};
+use super::token;
+use crate::credentials::catalogue::Oauth;
+use crate::credentials::{Secret, Source, Vault};
+use crate::current::Current;
+
+/// How often it is looked whether something is due, or was imported.
+const TICK: Duration = Duration::from_millis(500);
+
+pub struct Keeper {
+    store: Store,
+    vault: Current<Vault>,
+    /// Makes the vault read accounts again.
+    reload: Box<dyn Fn() + Send + Sync>,
+    client: Client,
+    /// That of the sidecar's own thread.
+    runtime: Handle,
+    flights: Mutex<HashMap<String, Arc<Flight>>>,
+}
+
+/// Renewals of one account, one at a time.
+#[derive(Debug, Default)]
+struct Flight(tokio::sync::Mutex<Past>);
+
+/// What came of the last ones.
+#[derive(Debug, Default)]
+struct Past {
+    failures: u32,
+    /// Not before, and why.
+    wait: Option<(Instant, RenewError)>,
+    /// An answer that could not be written: it is the only copy of a login.
+    unwritten: Option<Record>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RenewError {
+    /// Only another login helps.
+    #[error("the provider ended the login of account `{account}` ({code})")]
+    Ended { account: String, code: String },
+    /// Another try may help, later.
+    #[error("account `{account}` cannot be renewed now: {why}")]
+    Later { account: String, why: String },
+}
+
+impl Keeper {
+    /// `reload` makes `vault` read the accounts of `store` again, and returns when it has.
+    pub fn new(
+        store: Store,
+        vault: Current<Vault>,
+        client: Client,
+        runtime: Handle,
+        reload: impl Fn() + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let flights = Mutex::default();
+        Arc::new(Self { store, vault, reload: Box::new(reload), client, runtime, flights })
+    }
+
+    /// Renews ahead of expiry, and takes over what is imported. Never returns.
+    pub async fn run(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(TICK).await;
+            self.take_over().await;
+            for account in self.due(Millis::now()) {
+                // Its failure is told where it happens.
+                drop(self.renew(&account.name, account.generation).await);
+            }
+        }
+    }
+
+    /// New tokens for an account whose tokens of that generation are no good, or soon will not be. Nothing is asked if
+    /// there are newer ones by now.
+    pub async fn renew(self: &Arc<Self>, account: &str, generation: u64) -> Result<(), RenewError> {
+        let (this, name) = (Arc::clone(self), account.to_owned());
+        let alone = self.runtime.spawn(async move { this.renew_alone(&name, generation).await });
+        alone.await.unwrap_or_else(|_| Err(later(account, "a fault of the sidecar itself")))
+    }
+
+    async fn renew_alone(&self, account: &str, generation: u64) -> Result<(), RenewError> {
+        let flight = self.flight(account);
+        let mut past = flight.0.lock().await;
+        if let Some(record) = past.unwritten.take() {
+            self.keep(account, record, &mut past).await?;
+        }
+        let record = self.blocking(account, move |store, name| store.read(name)).await?;
+        if record.generation != generation {
+            if self.in_force(account) != Some(record.generation) {
+                self.reload().await;
+            }
+            return match record.ended {
+                Some(code) => Err(RenewError::Ended { account: account.to_owned(), code }),
+                None => Ok(()),
+            };
+        }
+        if let Some(code) = record.ended {
+            return Err(RenewError::Ended { account: account.to_owned(), code });
+        }
+        if let Some((until, error)) = &past.wait
+            && Instant::now() < *until
+        {
+            return Err(error.clone());
+        }
+        let outcome = self.ask(account, record, &mut past).await;
+        match &outcome {
+            Err(error @ RenewError::Later { .. }) => {
+                past.failures = past.failures.saturating_add(1);
+                past.wait = Some((Instant::now() + schedule::pause(past.failures), error.clone()));
+                tracing::warn!("{error}");
+            }
+            _ => (past.failures, past.wait) = (0, None),
+        }
+        outcome
+    }
+
+    /// One request to the provider.
+    async fn ask(&self, account: &str, record: Record, past: &mut Past) -> Result<(), RenewError> {
+        let vault = self.vault.current();
+        let Some(oauth) = oauth_of(&vault, account) else {
+            return Err(later(account, "no secret is declared for it"));
+        };
+        // A rotated token that cannot be written would be lost.
+        self.blocking(account, move |store, name| store.reserve(name)).await?;
+        let (content_type, body) = token::request(oauth, &record.refresh);
+        let sent = self.client.post(&oauth.token_endpoint, content_type, body).await;
+        let response = sent.map_err(|error| later(account, &error.to_string()))?;
+        match token::answer(oauth, response.status, &response.body) {
+            Ok(answer) => {
+                let renewed = record.renewed(oauth, answer, Millis::now());
+                if let Some(field) = &renewed.undeclared {
+                    tracing::error!(
+                        "account `{account}`: the provider's answer has a field `{field}` that looks like a token and is not known: containers that ask for new tokens are refused"
+                    );
+                }
+                self.keep(account, renewed, past).await?;
+                tracing::info!("account `{account}` was renewed");
+                Ok(())
+            }
+            Err(token::Refused::Ended(code)) => {
+                self.keep(account, record.ended(&code), past).await?;
+                tracing::error!(
+                    "account `{account}`: the provider ended its login ({code}); log in again, then: understudy login import FORMAT --account {account} < FILE"
+                );
+                Err(RenewError::Ended { account: account.to_owned(), code })
+            }
+            Err(refused) => Err(later(account, &refused.to_string())),
+        }
+    }
+
+    /// Writes a record, then lets the vault have it. What cannot be written is tried again with the next renewal, and
+    /// until then nobody hears of it.
+    async fn keep(&self, account: &str, record: Record, past: &mut Past) -> Result<(), RenewError> {
+        let before = record.generation.checked_sub(1);
+        let copy = record.clone();
+        match self.blocking(account, move |store, name| Ok(store.write(name, &copy, before))).await? {
+            // Another login was imported meanwhile: that one counts.
+            Ok(()) | Err(StoreError::Changed(_)) => {
+                self.reload().await;
+                Ok(())
+            }
+            Err(error) => {
+                past.unwritten = Some(record);
+                Err(later(account, &error.to_string()))
+            }
+        }
+    }
+
+    /// Reads what other processes wrote.
+    async fn take_over(&self) {
+        let vault = self.vault.current();
+        let declared = vault.declarations().filter_map(|declaration| match &declaration.source {
+            Source::Account(name) => Some(name.clone()),
+            _ => None,
+        });
+        for name in declared {
+            let known = self.in_force(&name);
+            let stored = self.blocking(&name, move |store, name| store.read(name)).await.ok();
+            if stored.is_some_and(|record| Some(record.generation) != known) {
+                self.reload().await;
+                // Unless it cannot be used: then its problem was told.
+                if self.in_force(&name) != known {
+                    tracing::info!("account `{name}` was taken over");
+                }
+            }
+        }
+    }
+
+    fn due(&self, now: Millis) -> Vec<Arc<Account>> {
+        let vault = self.vault.current();
+        let due = vault.accounts().map(|(_, account)| account);
+        due.filter(|account| schedule::is_due(account, now)).cloned().collect()
+    }
+
+    fn in_force(&self, account: &str) -> Option<u64> {
+        let vault = self.vault.current();
+        vault.accounts().find(|(_, known)| known.name == account).map(|(_, known)| known.generation)
+    }
+
+    async fn reload(&self) {
+        // It is short, and this thread's other tasks can wait for it on another one.
+        tokio::task::yield_now().await;
+        (self.reload)();
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        account: &str,
+        work: impl FnOnce(&Store, &str) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, RenewError> {
+        let (store, name) = (self.store.clone(), account.to_owned());
+        let done = self.runtime.spawn_blocking(move || work(&store, &name)).await;
+        let done = done.map_err(|_| later(account, "a fault of the sidecar itself"))?;
+        done.map_err(|error| later(account, &error.to_string()))
+    }
+
+    fn flight(&self, account: &str) -> Arc<Flight> {
+        let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(flights.entry(account.to_owned()).or_default())
+    }
+}
+
+fn later(account: &str, why: &str) -> RenewError {
+    RenewError::Later { account: account.to_owned(), why: why.to_owned() }
+}
+
+fn oauth_of<'v>(vault: &'v Vault, account: &str) -> Option<&'v Oauth> {
+    let (secret, _) = vault.accounts().find(|(_, known)| known.name == account)?;
+    kind_of(secret)
+}
+
+fn kind_of(secret: &Secret) -> Option<&Oauth> {
+    secret.declaration().like.as_ref()?.oauth.as_ref()
+}
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keeper(..)")
+    }
+}

@@ -1,0 +1,228 @@
+//! The exchange with a token endpoint: the request for new tokens (RFC 6749 section 6) and its answers (sections 5.1 and
+//! 5.2). Pure.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
+use zeroize::Zeroizing;
+
+use super::record::{Millis, Record, Token};
+use crate::credentials::catalogue::{Encoding, Oauth};
+
+/// Of an answer; no provider needs as much.
+pub const MOST: usize = 1 << 16;
+/// Of an account that says nothing of its lifetime, so that it is asked again at all.
+const UNKNOWN_LIFETIME: u64 = 3600;
+/// Ten years: a number beyond it is a mistake.
+const LONGEST: u64 = 10 * 366 * 86_400;
+
+/// New tokens.
+pub struct Answer {
+    access: Token,
+    /// None: the one that was sent stays good (RFC 6749 section 6).
+    refresh: Option<Token>,
+    id: Option<Token>,
+    /// In seconds.
+    expires_in: Option<u64>,
+    scopes: Option<Vec<String>>,
+    /// What else was said, and is no token.
+    said: Map<String, Value>,
+}
+
+/// Why there are none. Nothing of an answer is in it but a code.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("the provider ended this login ({0})")]
+    Ended(String),
+    #[error("the provider refused to renew it: {code} (status {status})")]
+    Code { status: u16, code: String },
+    #[error("the provider answered with status {0} and no reason")]
+    Status(u16),
+    #[error("the provider sent the request elsewhere (status {0}), which is not followed")]
+    Redirect(u16),
+    #[error("the provider's answer is not JSON")]
+    NotJson,
+    #[error("the provider's answer has no `{0}` that can be used")]
+    NoToken(&'static str),
+    #[error("the provider's answer is larger than {MOST} bytes")]
+    TooLarge,
+}
+
+/// What is sent: its type, and the body.
+pub fn request(oauth: &Oauth, refresh: &Token) -> (&'static str, Zeroizing<Vec<u8>>) {
+    let secret = oauth.client_secret.as_deref();
+    let fields = [
+        ("grant_type", Some("refresh_token")),
+        ("refresh_token", Some(refresh.expose())),
+        ("client_id", Some(oauth.client_id.as_str())),
+        ("client_secret", secret),
+    ];
+    let fields = fields.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    match oauth.encoding {
+        Encoding::Json => {
+            let object: Map<String, Value> =
+                fields.map(|(name, value)| (name.to_owned(), Value::from(value))).collect();
+            ("application/json", Zeroizing::new(Value::Object(object).to_string().into_bytes()))
+        }
+        Encoding::Form => {
+            let pairs = fields.map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, FORM)));
+            let body = pairs.collect::<Vec<_>>().join("&");
+            ("application/x-www-form-urlencoded", Zeroizing::new(body.into_bytes()))
+        }
+    }
+}
+
+/// All but what RFC 3986 section 2.3 leaves as it is.
+const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// What the provider answered.
+pub fn answer(oauth: &Oauth, status: u16, body: &[u8]) -> Result<Answer, Refused> {
+    if body.len() > MOST {
+        return Err(Refused::TooLarge);
+    }
+    let object = match serde_json::from_slice(body) {
+        Ok(Value::Object(object)) => Some(object),
+        _ => None,
+    };
+    match status {
+        200..300 => read(object.ok_or(Refused::NotJson)?),
+        300..400 => Err(Refused::Redirect(status)),
+        _ => Err(match object.as_ref().and_then(code) {
+            // A server that is in trouble says nothing of the login.
+            Some(code) if status < 500 && ends(oauth, &code) => Refused::Ended(code),
+            Some(code) => Refused::Code { status, code },
+            None => Refused::Status(status),
+        }),
+    }
+}
+
+fn ends(oauth: &Oauth, code: &str) -> bool {
+    code == "invalid_grant" || oauth.ended.iter().any(|known| known == code)
+}
+
+/// `{"error": "invalid_grant"}`, or what some providers make of it: an object with a `code`.
+fn code(object: &Map<String, Value>) -> Option<String> {
+    let error = object.get("error");
+    let of_object = error.and_then(|error| error.get("code").or_else(|| error.get("type")));
+    let code = of_object.or(error).or_else(|| object.get("code"))?.as_str()?;
+    // It ends up in logs.
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let fits = (1..=64).contains(&code.len()) && code.chars().all(plain);
+    fits.then(|| code.to_owned())
+}
+
+fn read(mut object: Map<String, Value>) -> Result<Answer, Refused> {
+    let mut token = |name: &'static str| match object.remove(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if is_token(&text) => Ok(Some(Token::new(text))),
+        Some(_) => Err(Refused::NoToken(name)),
+    };
+    let (access, refresh, id) = (token("access_token")?, token("refresh_token")?, token("id_token")?);
+    let access = access.ok_or(Refused::NoToken("access_token"))?;
+    let expires_in = object.remove("expires_in").as_ref().and_then(seconds);
+    let scopes = object.get("scope").and_then(Value::as_str);
+    let scopes = scopes.map(|scopes| scopes.split_whitespace().map(str::to_owned).collect());
+    let expires_in = expires_in.filter(|seconds| *seconds <= LONGEST);
+    // Stand-ins are told for these, and an error is none of an answer's business.
+    for name in ["token_type", "error"] {
+        object.remove(name);
+    }
+    Ok(Answer { access, refresh, id, expires_in, scopes, said: object })
+}
+
+fn seconds(value: &Value) -> Option<u64> {
+    // Some send it as text.
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
+/// What a header can hold, and long enough to be told from other words.
+fn is_token(text: &str) -> bool {
+    crate::credentials::SecretValue::from_bytes(text.as_bytes()).is_ok()
+}
+
+impl Record {
+    /// With the tokens of `answer`, which came at `now`.
+    #[must_use]
+    pub fn renewed(&self, oauth: &Oauth, answer: Answer, now: Millis) -> Self {
+        let Answer { access, refresh, id, expires_in, scopes, said } = answer;
+        let own = super::import::expiry_of(&access);
+        let expires = expires_in.map(|seconds| Millis(now.0.saturating_add(seconds * 1000))).or(own);
+        let expires = expires.unwrap_or(Millis(now.0.saturating_add(UNKNOWN_LIFETIME * 1000)));
+        let mut record = Self {
+            generation: self.generation + 1,
+            access,
+            expires: Some(expires),
+            renewed: now,
+            ended: None,
+            ..self.clone()
+        };
+        if let Some(refresh) = refresh {
+            record.refresh = refresh;
+        }
+        if let Some(id) = id.filter(|_| record.id.is_some()) {
+            record.id = Some(id);
+        }
+        if let Some(scopes) = scopes {
+            record.scopes = scopes;
+        }
+        let told = Value::Object(said);
+        for (name, pointer) in &oauth.answer_facts {
+            if let Some(fact) = told.pointer(pointer).filter(|fact| fact.is_string()) {
+                record.facts.insert(name.clone(), fact.clone());
+            }
+        }
+        record.said = match told {
+            Value::Object(said) => said,
+            _ => Map::new(),
+        };
+        record.undeclared = undeclared(oauth, &record.said);
+        if record.undeclared.is_some() {
+            record.said = Map::new();
+        }
+        record
+    }
+
+    /// With the provider's word for why the login is over.
+    #[must_use]
+    pub fn ended(&self, code: &str) -> Self {
+        Self { generation: self.generation + 1, ended: Some(code.to_owned()), ..self.clone() }
+    }
+}
+
+/// The first field of `said`, by its path, that looks like a token which nobody declared.
+fn undeclared(oauth: &Oauth, said: &Map<String, Value>) -> Option<String> {
+    said.iter().find_map(|(name, value)| {
+        let declared = oauth.harmless.contains(name);
+        if declared { None } else { looks_like_a_token(name, value) }
+    })
+}
+
+fn looks_like_a_token(name: &str, value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => (telling_name(name) || telling_value(text)).then(|| name.to_owned()),
+        Value::Array(items) => items.iter().find_map(|item| looks_like_a_token(name, item)),
+        Value::Object(object) => {
+            object.iter().find_map(|(key, value)| Some(format!("{name}/{}", looks_like_a_token(key, value)?)))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+fn telling_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["token", "secret", "password", "credential", "assertion", "jwt", "api_key", "apikey", "cookie"]
+        .iter()
+        .any(|part| name.contains(part))
+}
+
+/// A long word of letters and digits that is no UUID, name, address or list of words.
+fn telling_value(text: &str) -> bool {
+    let letter =
+        |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~');
+    let uuid = text.len() == 36 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+    let mixed = text.bytes().any(|b| b.is_ascii_digit()) && text.bytes().any(|b| b.is_ascii_alphabetic());
+    text.len() >= 24 && text.bytes().all(letter) && mixed && !uuid
+}
+
+#[cfg(test)]
+#[path = "token/tests.rs"]
+mod tests;

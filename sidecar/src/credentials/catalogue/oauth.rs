@@ -1,0 +1,182 @@
+//! What is known of a provider's accounts: where their tokens are renewed (RFC 6749 section 6), and what the login files
+//! of programs look like.
+
+use std::collections::BTreeMap;
+
+use http::Uri;
+use serde::Deserialize;
+use understudy_policies::HostName;
+
+use super::endpoint::{EndpointPath, Readings};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Oauth {
+    pub token_endpoint: TokenEndpoint,
+    pub encoding: Encoding,
+    pub client_id: String,
+    /// Of an installed program, so that it is none (RFC 8252 section 8.5).
+    pub client_secret: Option<String>,
+    /// Error codes after which only another login helps.
+    pub ended: Vec<String>,
+    /// Fields of an answer that look like tokens and are none.
+    pub harmless: Vec<String>,
+    /// What an answer tells of the account: facts by name, as those of a login file.
+    pub answer_facts: BTreeMap<String, String>,
+    /// Never empty.
+    pub login_files: Vec<LoginFile>,
+}
+
+/// Always over verified TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenEndpoint {
+    pub host: HostName,
+    pub port: u16,
+    /// As it is asked for.
+    pub path: String,
+    pattern: EndpointPath,
+}
+
+/// Of the request for new tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Encoding {
+    Json,
+    Form,
+}
+
+/// Where a program's login file has what: JSON pointers (RFC 6901).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LoginFile {
+    /// What `understudy login import` calls it.
+    pub name: String,
+    /// For people, with its usual path.
+    pub what: String,
+    pub access: String,
+    pub refresh: String,
+    pub id: Option<String>,
+    /// When the access token expires: seconds or milliseconds since the epoch. Without it, its own `exp` says so.
+    pub expires: Option<String>,
+    /// A list of texts, or one text with spaces between them.
+    pub scopes: Option<String>,
+    /// What else is known of the account, by name; no secret may be among it. `id:/claim` is a claim of the ID token.
+    #[serde(default)]
+    pub facts: BTreeMap<String, String>,
+    /// The fact that tells one account from another.
+    pub identity: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct RawOauth {
+    token_endpoint: String,
+    encoding: Encoding,
+    client_id: String,
+    client_secret: Option<String>,
+    #[serde(default)]
+    ended: Vec<String>,
+    #[serde(default)]
+    harmless: Vec<String>,
+    #[serde(default)]
+    answer_facts: BTreeMap<String, String>,
+    #[serde(default, rename = "login-file")]
+    login_files: Vec<LoginFile>,
+}
+
+impl TokenEndpoint {
+    /// Whether a server could take this path for the endpoint's.
+    pub fn is_at(&self, host: &HostName, path: &str) -> bool {
+        self.host == *host && self.pattern.matches(&Readings::of(path))
+    }
+}
+
+impl TokenEndpoint {
+    /// As `Host` says it.
+    pub fn authority(&self) -> String {
+        if self.port == 443 { self.host.to_string() } else { format!("{}:{}", self.host, self.port) }
+    }
+}
+
+impl std::fmt::Display for TokenEndpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "https://{}{}", self.authority(), self.path)
+    }
+}
+
+impl RawOauth {
+    pub(super) fn checked(self) -> Result<Oauth, String> {
+        let token_endpoint = endpoint(&self.token_endpoint)?;
+        if self.login_files.is_empty() {
+            return Err(
+                "`oauth`: there is no `[[kind.oauth.login-file]]`, so no account could be imported".into()
+            );
+        }
+        for file in &self.login_files {
+            let of_claims = |pointer: &String| pointer.strip_prefix("id:").unwrap_or(pointer).to_owned();
+            let pointers = [Some(&file.access), Some(&file.refresh), file.id.as_ref(), file.expires.as_ref()];
+            let pointers = pointers.into_iter().chain([file.scopes.as_ref()]).flatten().cloned();
+            let mut pointers = pointers.chain(file.facts.values().map(of_claims));
+            if let Some(wrong) = pointers.find(|pointer| !pointer.starts_with('/')) {
+                return Err(format!("`oauth`: login file `{}`: `{wrong}` is no JSON pointer", file.name));
+            }
+            if let Some(identity) = file.identity.as_ref().filter(|name| !file.facts.contains_key(*name)) {
+                return Err(format!(
+                    "`oauth`: login file `{}`: `identity` `{identity}` is no fact",
+                    file.name
+                ));
+            }
+        }
+        if let Some(wrong) = self.answer_facts.values().find(|pointer| !pointer.starts_with('/')) {
+            return Err(format!("`oauth`: `answer-facts`: `{wrong}` is no JSON pointer"));
+        }
+        Ok(Oauth {
+            token_endpoint,
+            encoding: self.encoding,
+            client_id: self.client_id,
+            client_secret: self.client_secret,
+            ended: self.ended,
+            harmless: self.harmless,
+            answer_facts: self.answer_facts,
+            login_files: self.login_files,
+        })
+    }
+}
+
+fn endpoint(text: &str) -> Result<TokenEndpoint, String> {
+    let wrong =
+        |why: &str| format!("`oauth`: `token-endpoint`: {why}, as `https://auth.example.com/oauth/token`");
+    let uri: Uri = text.parse().map_err(|_| wrong("not a URL"))?;
+    if uri.scheme_str() != Some("https") || uri.query().is_some() {
+        return Err(wrong("it must be https, without a query"));
+    }
+    let host = uri.host().unwrap_or_default().parse().map_err(|_| wrong("not the name of a host"))?;
+    let path = uri.path().to_owned();
+    let pattern = path.parse().map_err(|_| wrong("not a path"))?;
+    Ok(TokenEndpoint { host, port: uri.port_u16().unwrap_or(443), path, pattern })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_told_however_its_path_is_written() {
+        let endpoint = endpoint("https://auth.example.com/oauth/token").unwrap();
+        let [host, other] = ["auth.example.com", "example.com"].map(|name| name.parse().unwrap());
+        for path in ["/oauth/token", "//oauth/token/", "/oauth/%74oken", "/x/../oauth/token", "/OAuth/Token"]
+        {
+            assert!(endpoint.is_at(&host, path), "{path}");
+        }
+        assert!(!endpoint.is_at(&host, "/oauth/revoke") && !endpoint.is_at(&other, "/oauth/token"));
+        assert_eq!((endpoint.port, endpoint.path.as_str()), (443, "/oauth/token"));
+    }
+
+    #[test]
+    fn only_verified_tls_is_an_endpoint() {
+        for wrong in
+            ["http://a.example/t", "https://a.example/t?x=1", "https://192.0.2.1/t", "/t", "https://"]
+        {
+            assert!(endpoint(wrong).unwrap_err().contains("token-endpoint"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Taking what was minted out of an answer, and putting stand-ins in its place. Pure, but for the container's holdings.
+
+use std::time::Instant;
+
+use http::Method;
+use ring::rand::{SecureRandom, SystemRandom};
+use understudy_policies::{HostName, HostPattern, RequestPath};
+use zeroize::Zeroizing;
+
+use crate::credentials::body::{FieldError, json};
+use crate::credentials::catalogue::minted::Minted;
+use crate::credentials::examine::Swaps;
+use crate::credentials::holdings::{Holdings, MintedCredential, MintedNow};
+use crate::credentials::secret::SecretValue;
+use crate::credentials::stand_in::{Look, derive};
+use crate::credentials::vault::Vault;
+
+/// A request whose answer holds credentials that are made for this container.
+#[derive(Debug)]
+pub struct Minting {
+    host: HostName,
+    fields: Vec<Minted>,
+    /// The secrets that it was asked for with.
+    by: Vec<String>,
+}
+
+/// Why an answer must not go on: a credential could be in it that the container must not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MintError {
+    #[error("it should hold a credential for a session, and is not JSON that can be told: {0}")]
+    Body(FieldError),
+    #[error("the field with a credential for a session is no text")]
+    NoText,
+    #[error("the credential for a session has a shape that no stand-in can have")]
+    Shape,
+}
+
+impl Minting {
+    /// None if nothing is declared for this request, or no stand-in was swapped in it.
+    pub fn of(
+        vault: &Vault,
+        host: &HostName,
+        method: &Method,
+        path: &str,
+        swaps: &Swaps,
+        minted: &MintedNow,
+    ) -> Option<Self> {
+        if swaps.secrets.is_empty() {
+            return None;
+        }
+        let path = RequestPath::parse(path).ok()?;
+        let likes: Vec<&str> =
+            vault.bound_to(host).filter_map(|d| Some(d.like.as_ref()?.name.as_str())).collect();
+        let fields: Vec<Minted> = vault.catalogue().minted_by(host, method, &path, &likes).cloned().collect();
+        // What was minted is good for as long as what it was minted by.
+        let of_name = |name: &String| match minted.all().find(|known| known.label == *name) {
+            Some(known) => known.by.clone(),
+            None => vec![name.clone()],
+        };
+        let by = swaps.secrets.iter().flat_map(of_name).collect();
+        (!fields.is_empty()).then(|| Self { host: host.clone(), fields, by })
+    }
+
+    /// What the container gets of the answer's body, and from now on holds.
+    pub fn settle(
+        &self,
+        vault: &Vault,
+        holdings: &Holdings,
+        body: &[u8],
+        now: Instant,
+    ) -> Result<Zeroizing<Vec<u8>>, MintError> {
+        let mut hits = Vec::new();
+        for declared in &self.fields {
+            let Some(field) = json::find(body, &declared.field).map_err(MintError::Body)? else { continue };
+            let text = Zeroizing::new(field.value.ok_or(MintError::NoText)?);
+            if text.is_empty() || vault.is_stand_in(&text) || vault.real_value_in(text.as_bytes()).is_some() {
+                continue;
+            }
+            let value = match SecretValue::from_bytes(text.as_bytes()) {
+                Ok(value) => value,
+                Err(_) if declared.wrap => return Err(MintError::Shape),
+                // It is passed on, and refused when it comes back.
+                Err(_) => continue,
+            };
+            let credential = holdings.mint(self.credential(vault, declared, value)?, now);
+            if let Some(stand_in) = &credential.stand_in {
+                hits.push((field.range, json::spelled(stand_in)));
+            }
+        }
+        hits.sort_by_key(|(range, _)| range.start);
+        hits.dedup_by_key(|(range, _)| range.start);
+        let mut out = Zeroizing::new(Vec::with_capacity(body.len()));
+        let mut at = 0;
+        for (range, spelled) in &hits {
+            out.extend_from_slice(body.get(at..range.start).unwrap_or_default());
+            out.extend_from_slice(spelled.as_bytes());
+            at = range.end;
+        }
+        out.extend_from_slice(body.get(at..).unwrap_or_default());
+        Ok(out)
+    }
+
+    fn credential(
+        &self,
+        vault: &Vault,
+        declared: &Minted,
+        value: SecretValue,
+    ) -> Result<MintedCredential, MintError> {
+        let stand_in = declared.wrap.then(|| stand_in(vault, &value)).transpose()?;
+        let hosts = match declared.used_at.as_slice() {
+            [] => vec![HostPattern::Exact(self.host.clone())],
+            hosts => hosts.to_vec(),
+        };
+        Ok(MintedCredential {
+            label: declared.label.clone(),
+            value,
+            stand_in,
+            hosts,
+            placements: declared.placements.clone(),
+            by: self.by.clone(),
+        })
+    }
+}
+
+/// Another one each time: it is good for as long as the container is, and means nothing to anybody after that.
+fn stand_in(vault: &Vault, value: &SecretValue) -> Result<String, MintError> {
+    let mut unique = [0_u8; 16];
+    SystemRandom::new().fill(&mut unique).map_err(|_| MintError::Shape)?;
+    let name = format!("minted {}", unique.map(|byte| format!("{byte:02x}")).concat());
+    let look = Look { prefix: None, pattern: None, like: None, catalogue: vault.catalogue() };
+    let key = vault.key().ok_or(MintError::Shape)?;
+    derive(key, &name, value, look).map_err(|_| MintError::Shape)
+}

@@ -1,0 +1,216 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::{HeaderMap, Method, Uri};
+
+use super::super::examine::{Swaps, examine};
+use super::super::fixture::{Values, declared};
+use super::super::{Catalogue, Holdings, InstallationKey, Vault, declaration};
+use super::*;
+
+const ACME: &str = r#"
+name = "acme"
+what = "Acme"
+hosts = ["api.example.com"]
+
+[[minted]]
+name = "session"
+paths = ["/sessions", "/sessions/*/again"]
+field = "/secret"
+placements = "header authorization Bearer"
+wrap = true
+
+[[minted]]
+name = "ticket"
+method = "GET"
+paths = "/ticket"
+field = "/data/0/ticket"
+used-at = "tickets.example.com"
+placements = "header x-ticket"
+wrap = false
+"#;
+const SECRET: &str = "ses_0123456789abcdefghijABCDEFGHIJ";
+const TICKET: &str = "tick-0123456789abcdef";
+
+struct Setup {
+    vault: Vault,
+    holdings: Holdings,
+    grants: Grants,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let catalogue = Arc::new(Catalogue::new([("acme.toml".to_owned(), ACME.to_owned())]).unwrap());
+        let text = declared("key", "");
+        let declared = declaration::parse("secrets.toml", &text, &catalogue).unwrap();
+        let values = Values::from([("key", "sk-0123456789abcdefghij")]);
+        let key = InstallationKey::from_bytes(&[1; 32]);
+        let read = |_: &_| Ok(Zeroizing::new(values["key"].as_bytes().to_vec()));
+        let vault = Vault::new(declared, catalogue, &key, read).unwrap();
+        Self { vault, holdings: Holdings::default(), grants: ["key"].into_iter().collect() }
+    }
+
+    fn now(&self) -> MintedNow {
+        self.holdings.minted(Instant::now())
+    }
+
+    fn minting(&self, method: &str, path: &str, by: &[&str]) -> Option<Minting> {
+        let swaps = Swaps { secrets: by.iter().map(|&name| name.to_owned()).collect(), ..Swaps::default() };
+        let (host, method) = ("api.example.com".parse().unwrap(), method.parse().unwrap());
+        Minting::of(&self.vault, &host, &method, path, &swaps, &self.now())
+    }
+
+    /// What the container gets of the answer.
+    fn settle(&self, method: &str, path: &str, body: &str) -> Result<String, MintError> {
+        let minting = self.minting(method, path, &["key"]).unwrap();
+        let settled = minting.settle(&self.vault, &self.holdings, body.as_bytes(), Instant::now())?;
+        Ok(String::from_utf8(settled.to_vec()).unwrap())
+    }
+
+    fn wrapped(&self) -> String {
+        let body = self.settle("POST", "/sessions", &format!("{{\"secret\":\"{SECRET}\"}}")).unwrap();
+        body.strip_prefix("{\"secret\":\"").unwrap().strip_suffix("\"}").unwrap().to_owned()
+    }
+
+    fn send(
+        &self,
+        grants: &Grants,
+        host: &str,
+        url: &str,
+        tls: bool,
+        headers: &[(&str, &str)],
+    ) -> Result<Swaps, CredentialDenial> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
+        }
+        let (host, uri) = (host.parse().unwrap(), url.parse::<Uri>().unwrap());
+        let head =
+            RequestHead { host: &host, method: &Method::GET, verified_tls: tls, uri: &uri, headers: &map };
+        examine(&self.vault, grants, &self.now(), head)
+    }
+
+    fn sent(&self, host: &str, header: &str, value: &str) -> Result<Option<String>, Reason> {
+        let swaps = self.send(&self.grants, host, "/", true, &[(header, value)]);
+        let swaps = swaps.map_err(|denial| denial.reason)?;
+        Ok(swaps.headers.first().map(|(_, _, value)| value.to_str().unwrap().to_owned()))
+    }
+}
+
+const HOST: &str = "api.example.com";
+
+#[test]
+fn only_a_declared_request_with_a_swap_mints() {
+    let setup = Setup::new();
+    for (method, path, by, expected) in [
+        ("POST", "/sessions", &["key"][..], true),
+        ("POST", "/sessions/7/again", &["key"], true),
+        ("GET", "/ticket", &["key"], true),
+        ("POST", "/sessions", &[], false),
+        ("GET", "/sessions", &["key"], false),
+        ("POST", "/SESSIONS", &["key"], false),
+        ("POST", "/x/../sessions", &["key"], false),
+        ("POST", "/sessions/", &["key"], false),
+    ] {
+        assert_eq!(setup.minting(method, path, by).is_some(), expected, "{method} {path} {by:?}");
+    }
+}
+
+#[test]
+fn a_wrapped_one_is_a_stand_in_inside_and_itself_outside() {
+    let setup = Setup::new();
+    let stand_in = setup.wrapped();
+    assert!(stand_in != SECRET && stand_in.len() == SECRET.len(), "{stand_in}");
+    // The same answer again, the same stand-in.
+    assert_eq!(setup.wrapped(), stand_in);
+    let bearer = |word: &str| format!("Bearer {word}");
+    assert_eq!(setup.sent(HOST, "authorization", &bearer(&stand_in)), Ok(Some(bearer(SECRET))));
+    let swaps = setup.send(&setup.grants, HOST, "/", true, &[("authorization", &bearer(&stand_in))]).unwrap();
+    assert_eq!(swaps.secrets, ["acme session"]);
+    assert_eq!(setup.sent(HOST, "authorization", &bearer(SECRET)), Err(Reason::RealCredential));
+    assert_eq!(setup.sent(HOST, "x-api-key", &stand_in), Err(Reason::CredentialMisdirected));
+    assert_eq!(
+        setup.sent("other.example.com", "authorization", &bearer(&stand_in)),
+        Err(Reason::CredentialMisdirected)
+    );
+    assert_eq!(
+        setup.sent(HOST, "authorization", "Bearer other-0123456789abcdef"),
+        Err(Reason::ForeignCredential)
+    );
+    let of = |url: &str, tls, headers: &[(&str, &str)]| {
+        setup.send(&setup.grants, HOST, url, tls, headers).unwrap_err().reason
+    };
+    let held = bearer(&stand_in);
+    assert_eq!(of("/", false, &[("authorization", &held)]), Reason::CredentialInClear);
+    assert_eq!(of("/", true, &[("authorization", &held), ("authorization", &held)]), Reason::Malformed);
+    assert_eq!(of(&format!("/?x={stand_in}"), true, &[]), Reason::CredentialMisdirected);
+    assert_eq!(
+        of(&format!("/?x={}", stand_in.replace('_', "%5f")), true, &[]),
+        Reason::CredentialMisdirected
+    );
+}
+
+#[test]
+fn it_is_nothing_to_another_container_and_without_the_grant_it_came_from() {
+    let (setup, other) = (Setup::new(), Setup::new());
+    let held = format!("Bearer {}", setup.wrapped());
+    // Known by its mark, and refused.
+    assert_eq!(other.sent(HOST, "authorization", &held), Err(Reason::CredentialNotGranted));
+    let lost = setup.send(&Grants::default(), HOST, "/", true, &[("authorization", &held)]).unwrap_err();
+    assert_eq!(lost.reason, Reason::CredentialMisdirected);
+    setup.holdings.forget();
+    assert_eq!(setup.sent(HOST, "authorization", &held), Err(Reason::CredentialNotGranted));
+}
+
+#[test]
+fn one_that_is_not_wrapped_goes_through_as_it_is() {
+    let setup = Setup::new();
+    assert_eq!(
+        setup.sent(HOST, "authorization", &format!("Bearer {TICKET}")),
+        Err(Reason::ForeignCredential)
+    );
+    let body = format!("{{\"data\":[{{\"ticket\":\"{TICKET}\"}}]}}");
+    assert_eq!(setup.settle("GET", "/ticket", &body).unwrap(), body);
+    assert_eq!(setup.sent("tickets.example.com", "x-ticket", TICKET), Ok(None));
+    // Where the secret is bound it was not made for.
+    assert_eq!(
+        setup.sent(HOST, "authorization", &format!("Bearer {TICKET}")),
+        Err(Reason::ForeignCredential)
+    );
+}
+
+#[test]
+fn what_is_minted_by_a_minted_one_has_the_grants_of_the_first() {
+    let setup = Setup::new();
+    setup.wrapped();
+    let minting = setup.minting("POST", "/sessions/7/again", &["acme session"]).unwrap();
+    let body = "{\"secret\":\"ses_zzzzzzzzzzzzzzzzzzzzzzzzzzzzzz\"}";
+    minting.settle(&setup.vault, &setup.holdings, body.as_bytes(), Instant::now()).unwrap();
+    assert_eq!(setup.now().usable(&setup.grants, &HOST.parse().unwrap()).count(), 2);
+    assert_eq!(setup.now().usable(&Grants::default(), &HOST.parse().unwrap()).count(), 0);
+}
+
+#[test]
+fn an_answer_in_which_it_cannot_be_told_does_not_go_on() {
+    let setup = Setup::new();
+    for (body, error) in [
+        ("{\"other\":1}", None),
+        ("{\"secret\":null}", None),
+        ("{\"secret\":\"\"}", None),
+        ("not json", Some(MintError::Body(crate::credentials::body::FieldError::Malformed))),
+        (
+            "{\"secret\":\"a\",\"secret\":\"b\"}",
+            Some(MintError::Body(crate::credentials::body::FieldError::Twice)),
+        ),
+        ("{\"secret\":{\"x\":\"y\"}}", Some(MintError::NoText)),
+        ("{\"secret\":\"short\"}", Some(MintError::Shape)),
+        ("{\"secret\":\"with white space in it\"}", Some(MintError::Shape)),
+    ] {
+        assert_eq!(setup.settle("POST", "/sessions", body).err(), error, "{body}");
+        assert_eq!(setup.now().all().count(), 0);
+    }
+    // A stand-in that comes back is no new credential.
+    let own = format!("{{\"secret\":\"{}\"}}", setup.vault.secret("key").unwrap().stand_in());
+    assert_eq!(setup.settle("POST", "/sessions", &own).unwrap(), own);
+    assert_eq!(setup.now().all().count(), 0);
+}

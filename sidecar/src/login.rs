@@ -1,0 +1,107 @@
+//! `understudy login`: logins of programs become accounts of the sidecar's store.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use zeroize::Zeroizing;
+
+use crate::accounts::import::{self, ImportError};
+use crate::accounts::store::StoreError;
+use crate::accounts::{Millis, Record, Store};
+use crate::credentials::{Catalogue, InstallationKey};
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Take over a login file, read from standard input; the file itself is not changed
+    ///
+    ///     podman exec -i understudy /understudy login import codex < ~/.codex/auth.json
+    ///
+    /// A running sidecar has it within a second. Log in once for the sidecar alone: where a provider takes each refresh
+    /// token once, the program that you logged in with is logged out as soon as the sidecar renews the account.
+    #[command(verbatim_doc_comment)]
+    Import(Import),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Import {
+    /// Whose file it is: `codex`, `claude-code`, `gemini`, …
+    format: String,
+    /// What you call the account [default: the format]
+    #[arg(long, value_name = "NAME")]
+    account: Option<String>,
+    /// Also if an account of somebody else is stored under that name
+    #[arg(long)]
+    replace: bool,
+    /// Configuration: catalogue/
+    #[arg(long, value_name = "DIR", default_value = "/etc/understudy")]
+    config: PathBuf,
+    /// State, where accounts are stored
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/understudy")]
+    state: PathBuf,
+}
+
+/// What is left to do, for a person.
+pub fn run(command: &Command) -> Result<String> {
+    let Command::Import(arguments) = command;
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        bail!(ImportError::Empty);
+    }
+    let mut bytes = Zeroizing::new(Vec::with_capacity(1 << 16));
+    stdin.lock().take(import::MOST as u64 + 1).read_to_end(&mut bytes).context("standard input")?;
+    take_over(arguments, &bytes, Millis::now())
+}
+
+fn take_over(arguments: &Import, bytes: &[u8], now: Millis) -> Result<String> {
+    let Import { format, account, replace, config, state } = arguments;
+    let catalogue = Catalogue::load(&config.join("catalogue"))?;
+    let (kind, _, file) = import::format(&catalogue, format)?;
+    let name = account.as_deref().unwrap_or(format);
+    let store = Store::new(state.join("accounts"));
+    let key = InstallationKey::load_or_create(&state.join("installation.key")).context(
+        "the installation's key (run this in the sidecar's container, or name its volume with --state)",
+    )?;
+    let login = import::read(kind, file, bytes)
+        .with_context(|| format!("the file on standard input ({})", file.what))?;
+    let mut told = told(name, &login, now);
+    loop {
+        let before = match store.read(name) {
+            Ok(record) => Some(record),
+            Err(StoreError::Missing(_)) => None,
+            // What cannot be read cannot be kept, and this is the way to mend it.
+            Err(StoreError::Record { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let login = import::read(kind, file, bytes)?;
+        let record: Record = login.record(name, (&key, &catalogue), before.as_ref(), *replace)?;
+        match store.write(name, &record, before.as_ref().map(|before| before.generation)) {
+            Ok(()) => break,
+            // The sidecar renewed it at this very moment.
+            Err(StoreError::Changed(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    told.push_str(&format!(
+        "to use it, declare it in secrets.toml (if it is not there yet):\n  [{name}]\n  like = \"{}\"\n  account = \"{name}\"\n  grant-to = {{ harnesses = [\"…\"] }}\n",
+        kind.name
+    ));
+    Ok(told)
+}
+
+fn told(name: &str, login: &import::Login<'_>, now: Millis) -> String {
+    let whose = login.whose().map(|whose| format!(" of {whose}")).unwrap_or_default();
+    let expiry = match login.expires() {
+        None => "it is not known when its token expires; it is renewed once the provider does not take it"
+            .to_owned(),
+        Some(expires) if expires <= now => "its token has expired; it is renewed at once".to_owned(),
+        Some(expires) => {
+            format!("its token is good for {} min, and is renewed before", expires.since(now) / 60_000)
+        }
+    };
+    format!("account `{name}`{whose} is stored, as a `{}`; {expiry}\n", login.kind.name)
+}
+
+#[cfg(test)]
+#[path = "login/tests.rs"]
+mod tests;

@@ -1,0 +1,98 @@
+use serde_json::json;
+
+use super::*;
+
+fn arguments(root: &std::path::Path, format: &str) -> Import {
+    Import {
+        format: format.to_owned(),
+        account: None,
+        replace: false,
+        config: root.join("config"),
+        state: root.to_owned(),
+    }
+}
+
+fn claude(access: &str, account: &str) -> Vec<u8> {
+    let refresh = access.replace("oat", "ort");
+    let oauth = json!({ "accessToken": access, "refreshToken": refresh, "expiresAt": 2_000_000_000_000_u64,
+                        "scopes": ["user:profile"], "subscriptionType": "max", "accountUuid": account });
+    json!({ "claudeAiOauth": oauth }).to_string().into_bytes()
+}
+
+const FIRST: &str = "sk-ant-oat01-firstfirstfirstfirst0123456789";
+const SECOND: &str = "sk-ant-oat01-secondsecondsecond9876543210";
+
+#[test]
+fn a_login_is_stored_and_the_next_one_of_the_same_account_keeps_its_stand_ins() {
+    let root = tempfile::tempdir().unwrap();
+    let arguments = arguments(root.path(), "claude-code");
+    let told = take_over(&arguments, &claude(FIRST, "a-1"), Millis(1_999_999_940_000)).unwrap();
+    assert!(told.contains("account `claude-code` of a-1 is stored, as a `claude-account`"), "{told}");
+    assert!(told.contains("good for 1 min") && told.contains("account = \"claude-code\""), "{told}");
+    assert!(!told.contains("firstfirst"), "{told}");
+    let store = Store::new(root.path().join("accounts"));
+    let first = store.read("claude-code").unwrap();
+    assert!(
+        first.stand_ins.access.starts_with("sk-ant-oat01-")
+            && first.stand_ins.refresh.starts_with("sk-ant-ort01-")
+    );
+    assert_eq!((first.generation, first.scopes.as_slice()), (1, ["user:profile".to_owned()].as_slice()));
+
+    take_over(&arguments, &claude(SECOND, "a-1"), Millis(1)).unwrap();
+    let second = store.read("claude-code").unwrap();
+    assert_eq!((second.generation, &second.stand_ins), (2, &first.stand_ins));
+    assert_eq!(second.access.expose(), SECOND);
+    assert_eq!(store.previous("claude-code").unwrap().access.expose(), FIRST);
+}
+
+#[test]
+fn an_account_of_somebody_else_is_not_written_over_unless_that_is_meant() {
+    let root = tempfile::tempdir().unwrap();
+    let mut arguments = arguments(root.path(), "claude-code");
+    take_over(&arguments, &claude(FIRST, "a-1"), Millis(1)).unwrap();
+    let error = take_over(&arguments, &claude(SECOND, "b-2"), Millis(1)).unwrap_err().to_string();
+    assert!(error.contains("is another one (a-1)") && error.contains("--replace"), "{error}");
+    let store = Store::new(root.path().join("accounts"));
+    let first = store.read("claude-code").unwrap();
+    assert_eq!(first.access.expose(), FIRST);
+    arguments.replace = true;
+    take_over(&arguments, &claude(SECOND, "b-2"), Millis(1)).unwrap();
+    assert_eq!(store.read("claude-code").unwrap().facts["account-id"], "b-2");
+}
+
+#[test]
+fn a_file_from_a_container_and_a_format_that_is_not_known_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let arguments_of = |format: &str| arguments(root.path(), format);
+    take_over(&arguments_of("claude-code"), &claude(FIRST, "a-1"), Millis(1)).unwrap();
+    let stand_ins = Store::new(root.path().join("accounts")).read("claude-code").unwrap().stand_ins;
+    let error = take_over(&arguments_of("claude-code"), &claude(&stand_ins.access, "a-1"), Millis(1));
+    assert!(error.unwrap_err().to_string().contains("is a stand-in"));
+    let error = take_over(&arguments_of("claude-cod"), b"{}", Millis(1)).unwrap_err().to_string();
+    assert!(error.contains("did you mean `claude-code`?") && error.contains("codex, "), "{error}");
+    let named = Import { account: Some("../x".to_owned()), ..arguments_of("claude-code") };
+    assert!(
+        take_over(&named, &claude(FIRST, "a-1"), Millis(1))
+            .unwrap_err()
+            .to_string()
+            .contains("name of an account")
+    );
+}
+
+#[test]
+fn what_is_stored_is_for_the_sidecar_alone() {
+    use std::os::unix::fs::MetadataExt as _;
+    let root = tempfile::tempdir().unwrap();
+    take_over(&arguments(root.path(), "claude-code"), &claude(FIRST, "a-1"), Millis(1)).unwrap();
+    take_over(&arguments(root.path(), "claude-code"), &claude(SECOND, "a-1"), Millis(1)).unwrap();
+    let directory = root.path().join("accounts");
+    assert_eq!(directory.metadata().unwrap().mode() & 0o777, 0o700);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().mode() & 0o777, 0o600);
+        names.push(entry.file_name().into_string().unwrap());
+    }
+    names.sort();
+    assert_eq!(names, ["claude-code.json", "claude-code.json.previous", "lock"]);
+}

@@ -1,0 +1,150 @@
+//! What an operator decides while containers run: `decisions` about hosts, which last; `questions` of requests that wait;
+//! `mode`, what becomes of a host that no rule is about; and `rates`, how often a rule allows.
+
+pub mod decisions;
+pub mod mode;
+pub mod notify;
+pub mod questions;
+pub mod rates;
+
+pub use decisions::Decisions;
+pub use mode::Mode;
+pub use questions::Questions;
+pub use rates::Rates;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use understudy_policies::annotation::OPERATOR;
+use understudy_policies::{Effect, HostPattern, Policy, PolicySet, Ports, Request, Rule};
+
+use crate::container::Container;
+use crate::decide::{Denial, Permit, decide};
+use crate::reason::Reason;
+use questions::Heard;
+
+/// The place of a rule that holds for the requests which wait, and for no others.
+const ONCE: &str = "operator, once";
+
+/// Decides, and waits for a person where the container's mode says so and no rule is about the host. `admitted` is the rule
+/// that this very request was allowed by before, if it is decided on once more: it is counted and asked about once.
+pub async fn permit(
+    questions: &Arc<Questions>,
+    container: &Container,
+    request: &Request<'_>,
+    admitted: Option<&str>,
+) -> Result<Permit, Denial> {
+    let permit = match admitted {
+        Some(ONCE) => return decide(&with(&container.rights().policy, request, ONCE), request),
+        Some(_) => return listed_or_asked(questions, container, request).await,
+        None => {
+            within_limits(container)?;
+            listed_or_asked(questions, container, request).await?
+        }
+    };
+    container.rates.take(&permit.given().rates, Instant::now()).map_err(|wait| Denial {
+        reason: Reason::RateLimited,
+        policy: permit.policy().to_owned(),
+        rule: Some(permit.rule().to_owned()),
+        remedy: format!("wait {} s, or change `rate` at {}", wait.as_secs() + 1, permit.rule()),
+    })?;
+    Ok(permit)
+}
+
+/// Counts a request, or a connection that is passed through.
+///
+/// # Errors
+/// If the container has reached a limit of its policies.
+pub fn within_limits(container: &Container) -> Result<(), Denial> {
+    let policy = &container.rights().policy;
+    if let Some(reached) = container.reached(policy.limits()) {
+        return Err(Denial {
+            reason: Reason::LimitReached,
+            policy: policy.label().to_owned(),
+            rule: None,
+            remedy: format!("{reached}; start a new container, or change the policy"),
+        });
+    }
+    container.counters.requests.fetch_add(1, Relaxed);
+    Ok(())
+}
+
+/// Whether a request that was let through by the rule `admitted` may go on, now that policy is another.
+pub fn still(container: &Container, request: &Request<'_>, admitted: Option<&str>) -> Result<(), Denial> {
+    let rights = container.rights();
+    match decide(&rights.policy, request) {
+        Err(denial) if is_unlisted(denial.reason) => match (rights.mode, admitted) {
+            (Mode::Log, _) | (_, Some(ONCE)) => Ok(()),
+            _ => Err(denial),
+        },
+        decided => decided.map(drop),
+    }
+}
+
+async fn listed_or_asked(
+    questions: &Arc<Questions>,
+    container: &Container,
+    request: &Request<'_>,
+) -> Result<Permit, Denial> {
+    let rights = container.rights();
+    let denial = match decide(&rights.policy, request) {
+        Err(denial) if is_unlisted(denial.reason) => denial,
+        decided => return decided,
+    };
+    let asks = matches!(denial.reason, Reason::HostNotAllowed | Reason::PortNotAllowed);
+    match rights.mode {
+        Mode::Log => decide(&with(&rights.policy, request, "mode log"), request),
+        Mode::Ask if asks => wait(questions, container, request, denial).await,
+        Mode::Ask | Mode::Deny => Err(denial),
+    }
+}
+
+async fn wait(
+    questions: &Arc<Questions>,
+    container: &Container,
+    request: &Request<'_>,
+    denial: Denial,
+) -> Result<Permit, Denial> {
+    let unheard = |why: String| Denial { remedy: format!("{why}; {}", denial.remedy), ..denial.clone() };
+    let mut question =
+        questions.ask(container, request.host, request.port).map_err(|why| unheard(why.to_string()))?;
+    loop {
+        match question.hear().await {
+            Heard::Nothing => {
+                return Err(unheard(format!(
+                    "the operator was asked, and did not answer within {} s",
+                    questions.patience()
+                )));
+            }
+            Heard::AllowedOnce => {
+                return decide(&with(&container.rights().policy, request, ONCE), request);
+            }
+            Heard::DeniedOnce => return Err(unheard("the operator was asked, and said no".to_owned())),
+            Heard::Changed => match decide(&container.rights().policy, request) {
+                Err(denial) if is_unlisted(denial.reason) => {}
+                decided => return decided,
+            },
+        }
+    }
+}
+
+/// No rule is about it, and none forbids it.
+fn is_unlisted(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::HostNotAllowed | Reason::PortNotAllowed | Reason::MethodNotAllowed | Reason::PathNotAllowed
+    )
+}
+
+/// The same policies and one rule more. What they deny stays denied.
+fn with(policy: &PolicySet, request: &Request<'_>, place: &str) -> PolicySet {
+    let host = HostPattern::Exact(request.host.clone());
+    let rule = Rule::new(Effect::Allow, vec![host], Ports::These(vec![request.port]), place);
+    let mut policies = policy.policies().to_vec();
+    policies.push(Policy::new(OPERATOR, vec![rule]).into());
+    PolicySet::combine(policies)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! Hosts that the operator allowed or denied, kept in the state volume: they outlive a restart.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+use understudy_control::{ContainerId, DecisionStatus, Effect};
+use understudy_policies::{Effect as RuleEffect, HostPattern, Ports, Rule};
+
+/// More than anybody keeps an eye on; `status` has to hold them.
+const MOST: usize = 200;
+
+#[derive(Debug)]
+pub struct Decisions {
+    path: PathBuf,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    /// Numbers are never used twice.
+    last: u64,
+    decisions: Vec<DecisionStatus>,
+}
+
+/// One that is to be made.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    pub effect: Effect,
+    pub host: HostPattern,
+    /// None: every port.
+    pub port: Option<u16>,
+    pub container: Option<ContainerId>,
+    /// Milliseconds since the epoch.
+    pub until: Option<u64>,
+}
+
+impl Decision {
+    /// `place` is for messages.
+    pub fn rule(&self, place: String) -> Rule {
+        let (effect, ports) = match self.effect {
+            Effect::Allow => (RuleEffect::Allow, self.port),
+            Effect::Deny => (RuleEffect::Deny, self.port),
+        };
+        let ports = ports.map_or(Ports::Any, |port| Ports::These(vec![port]));
+        Rule::new(effect, vec![self.host.clone()], ports, place)
+    }
+}
+
+impl Decisions {
+    /// # Errors
+    /// If the file is there and cannot be read: what it held may have been a denial.
+    pub fn load(path: &Path) -> Result<Self> {
+        let kept = match fs::read_to_string(path) {
+            Ok(text) => read(&text).with_context(|| {
+                format!("{} (what the operator decided; remove it to forget all of it)", path.display())
+            })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::default(),
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        };
+        Ok(Self { path: path.to_owned(), kept: Mutex::new(kept) })
+    }
+
+    /// It is in the file before it is in force.
+    pub fn add(&self, decision: Decision) -> io::Result<DecisionStatus> {
+        let mut kept = self.kept();
+        if kept.decisions.len() >= MOST {
+            return Err(io::Error::other(format!("{MOST} decisions are kept already; take some back")));
+        }
+        let mut next = kept.clone();
+        next.last += 1;
+        let status = DecisionStatus {
+            number: next.last,
+            effect: decision.effect,
+            host: decision.host.to_string(),
+            port: decision.port,
+            container: decision.container,
+            until: decision.until,
+        };
+        next.decisions.push(status.clone());
+        self.save(&next)?;
+        *kept = next;
+        Ok(status)
+    }
+
+    /// None if there is none of that number.
+    pub fn withdraw(&self, number: u64) -> io::Result<Option<DecisionStatus>> {
+        let mut kept = self.kept();
+        let mut next = kept.clone();
+        let Some(at) = next.decisions.iter().position(|decision| decision.number == number) else {
+            return Ok(None);
+        };
+        let withdrawn = next.decisions.remove(at);
+        self.save(&next)?;
+        *kept = next;
+        Ok(Some(withdrawn))
+    }
+
+    /// Forgets those whose time is over; whether there was one. `now` is in milliseconds since the epoch.
+    pub fn expire(&self, now: u64) -> bool {
+        let mut kept = self.kept();
+        let before = kept.decisions.len();
+        kept.decisions.retain(|decision| decision.until.is_none_or(|until| until > now));
+        let changed = kept.decisions.len() < before;
+        // Left in the file it would be forgotten again after a restart.
+        if changed && let Err(error) = self.save(&kept) {
+            tracing::warn!(%error, "the record of decisions");
+        }
+        changed
+    }
+
+    pub fn list(&self) -> Vec<DecisionStatus> {
+        self.kept().decisions.clone()
+    }
+
+    /// The rules that are in force for a container.
+    pub fn rules(&self, container: &ContainerId, now: u64) -> Vec<Rule> {
+        let kept = self.kept();
+        let meant = kept.decisions.iter().filter(|decision| {
+            decision.container.as_ref().is_none_or(|id| id == container)
+                && decision.until.is_none_or(|until| until > now)
+        });
+        meant.filter_map(rule).collect()
+    }
+
+    fn save(&self, kept: &Kept) -> io::Result<()> {
+        let new = self.path.with_extension("new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&serde_json::to_vec_pretty(kept)?)?;
+        file.sync_all()?;
+        fs::rename(&new, &self.path)?;
+        self.path.parent().map_or(Ok(()), |directory| fs::File::open(directory)?.sync_all())
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Milliseconds since the epoch.
+pub fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn read(text: &str) -> Result<Kept> {
+    let kept: Kept = serde_json::from_str(text)?;
+    for decision in &kept.decisions {
+        rule(decision)
+            .with_context(|| format!("decision {}: {:?} is no host", decision.number, decision.host))?;
+    }
+    Ok(kept)
+}
+
+fn rule(kept: &DecisionStatus) -> Option<Rule> {
+    let host = kept.host.parse().ok()?;
+    let decision = Decision { effect: kept.effect, host, port: kept.port, container: None, until: None };
+    Some(decision.rule(format!("operator decision {}", kept.number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(digit: &str) -> ContainerId {
+        digit.repeat(64).parse().unwrap()
+    }
+
+    fn decision(host: &str, container: Option<ContainerId>, until: Option<u64>) -> Decision {
+        Decision { effect: Effect::Allow, host: host.parse().unwrap(), port: Some(443), container, until }
+    }
+
+    #[test]
+    fn decisions_outlive_a_restart_and_are_for_whom_they_were_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("decisions.json");
+        let decisions = Decisions::load(&path).unwrap();
+        decisions.add(decision("a.example", None, None)).unwrap();
+        decisions.add(decision("*.b.example", Some(id("b")), None)).unwrap();
+        decisions.add(decision("c.example", None, Some(1000))).unwrap();
+        drop(decisions);
+        let decisions = Decisions::load(&path).unwrap();
+        let places = |id: &ContainerId, now| -> Vec<String> {
+            decisions.rules(id, now).into_iter().map(|rule| rule.place).collect()
+        };
+        assert_eq!(places(&id("a"), 999), ["operator decision 1", "operator decision 3"]);
+        assert_eq!(places(&id("b"), 1000), ["operator decision 1", "operator decision 2"]);
+        assert!(!decisions.expire(999) && decisions.expire(1000) && !decisions.expire(2000));
+        assert_eq!(decisions.withdraw(2).unwrap().unwrap().host, "*.b.example");
+        assert!(decisions.withdraw(2).unwrap().is_none());
+        let decisions = Decisions::load(&path).unwrap();
+        assert_eq!(decisions.list().len(), 1);
+        assert_eq!(decisions.add(decision("d.example", None, None)).unwrap().number, 4);
+    }
+
+    #[test]
+    fn one_that_cannot_be_written_is_not_in_force() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("gone/decisions.json");
+        let decisions = Decisions::load(&path).unwrap();
+        assert!(decisions.add(decision("a.example", None, None)).is_err());
+        assert!(decisions.rules(&id("a"), 0).is_empty());
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("decisions.json");
+        for text in [
+            "",
+            "{}",
+            "{\"last\": 1, \"decisions\": [{\"number\": 1, \"effect\": \"deny\", \"host\": \"*\"}]}",
+        ] {
+            fs::write(&path, text).unwrap();
+            let error = format!("{:#}", Decisions::load(&path).unwrap_err());
+            assert!(error.contains("remove it to forget all of it"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The annotation `understudy.mode`.
+
+use std::fmt;
+
+use understudy_control::{Refusal, annotation};
+use understudy_policies::document::closest;
+
+/// What becomes of a request that no rule is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mode {
+    #[default]
+    Deny,
+    /// It waits for a person, for a bounded time.
+    Ask,
+    /// It is allowed; its audit line says by what.
+    Log,
+}
+
+const ALL: [(&str, Mode); 3] = [("deny", Mode::Deny), ("ask", Mode::Ask), ("log", Mode::Log)];
+
+impl Mode {
+    pub fn of(asked: Option<&str>) -> Result<Self, Refusal> {
+        let Some(asked) = asked else { return Ok(Self::default()) };
+        let found = ALL.iter().find(|(name, _)| *name == asked).map(|(_, mode)| *mode);
+        found.ok_or_else(|| {
+            let shown: String = asked.chars().take(80).collect();
+            let names = ALL.map(|(name, _)| name);
+            let remedy = match closest(asked, names) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("known are: {}", names.join(", ")),
+            };
+            Refusal::new(format!("annotation {}: there is no mode `{shown}`", annotation::MODE), remedy)
+        })
+    }
+
+    pub fn name(self) -> &'static str {
+        ALL.iter().find(|(_, mode)| *mode == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,256 @@
+//! Requests that wait for a person: one question for each container, host and port, however many wait for its answer.
+//! Bounded in number and time, since whoever runs in the container decides how many there are.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use understudy_control::{ContainerId, QuestionStatus};
+use understudy_policies::{HostName, HostPattern};
+
+use crate::container::Container;
+
+#[derive(Debug, Clone, Copy)]
+pub struct QuestionLimits {
+    /// How long a question is open, from the first request that asks it.
+    pub patience: Duration,
+    /// Open at once, of one container.
+    pub open: usize,
+    /// In an hour, of one container.
+    pub hourly: usize,
+    /// For how long a question that nobody answered is not asked again.
+    pub rest: Duration,
+}
+
+impl Default for QuestionLimits {
+    fn default() -> Self {
+        Self { patience: Duration::from_secs(60), open: 8, hourly: 60, rest: Duration::from_secs(60) }
+    }
+}
+
+#[derive(Default)]
+pub struct Questions {
+    limits: QuestionLimits,
+    inner: Mutex<Inner>,
+    /// Told of each new question.
+    on_ask: Option<OnAsk>,
+}
+
+pub type OnAsk = Box<dyn Fn(&QuestionStatus) + Send + Sync>;
+
+#[derive(Default)]
+struct Inner {
+    last: u64,
+    open: HashMap<Key, Open>,
+    /// When each container asked, in the last hour.
+    asked: HashMap<ContainerId, VecDeque<Instant>>,
+    unanswered: HashMap<Key, Instant>,
+}
+
+type Key = (ContainerId, HostName, u16);
+
+struct Open {
+    /// Tells it from a later question about the same.
+    number: u64,
+    label: String,
+    since: Instant,
+    waiting: u64,
+    heard: watch::Sender<Heard>,
+}
+
+/// What a request that waits hears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// Its time is over.
+    Nothing,
+    /// Policy is another now: ask it again.
+    Changed,
+    AllowedOnce,
+    DeniedOnce,
+}
+
+/// Why a request may not ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unasked {
+    #[error("{0} questions of this container are open already")]
+    Open(usize),
+    #[error("this container has asked {0} questions in an hour")]
+    Hourly(usize),
+    #[error("the operator was asked, and did not answer")]
+    Unanswered,
+}
+
+/// A request's place among those that wait for the answer; given back when dropped.
+pub struct Waiting {
+    questions: Arc<Questions>,
+    key: Key,
+    number: u64,
+    deadline: Instant,
+    heard: watch::Receiver<Heard>,
+}
+
+impl Questions {
+    pub fn new(limits: QuestionLimits, on_ask: Option<OnAsk>) -> Arc<Self> {
+        Arc::new(Self { limits, inner: Mutex::default(), on_ask })
+    }
+
+    /// Seconds.
+    pub fn patience(&self) -> u64 {
+        self.limits.patience.as_secs()
+    }
+
+    pub fn ask(
+        self: &Arc<Self>,
+        container: &Container,
+        host: &HostName,
+        port: u16,
+    ) -> Result<Waiting, Unasked> {
+        let now = Instant::now();
+        let key = (container.id.clone(), host.clone(), port);
+        let mut inner = self.inner();
+        if let Some(open) = inner.open.get_mut(&key) {
+            open.waiting += 1;
+            let (deadline, heard) = (open.since + self.limits.patience, open.heard.subscribe());
+            let number = open.number;
+            return Ok(Waiting { questions: Arc::clone(self), key, number, deadline, heard });
+        }
+        inner.may_ask(&key, &self.limits, now)?;
+        let heard = watch::channel(Heard::Changed).0;
+        let receiver = heard.subscribe();
+        inner.last += 1;
+        let number = inner.last;
+        let open = Open { number, label: container.label().to_owned(), since: now, waiting: 1, heard };
+        let status = status(&key, &open, self.limits.patience, now);
+        inner.open.insert(key.clone(), open);
+        drop(inner);
+        if let Some(on_ask) = &self.on_ask {
+            on_ask(&status);
+        }
+        let deadline = now + self.limits.patience;
+        Ok(Waiting { questions: Arc::clone(self), key, number, deadline, heard: receiver })
+    }
+
+    /// Has every request that waits ask its policy again.
+    pub fn changed(&self) {
+        for open in self.inner().open.values() {
+            open.heard.send_replace(Heard::Changed);
+        }
+    }
+
+    /// Answers what is asked now, and nothing later; how many questions that were. `port` and `container` may be left
+    /// open.
+    pub fn answer(
+        &self,
+        host: &HostPattern,
+        port: Option<u16>,
+        container: Option<&ContainerId>,
+        answer: Heard,
+    ) -> usize {
+        let mut inner = self.inner();
+        let meant = |(id, name, of): &Key| {
+            host.matches(name)
+                && port.is_none_or(|port| port == *of)
+                && container.is_none_or(|container| container == id)
+        };
+        let before = inner.open.len();
+        inner.open.retain(|key, open| {
+            let answered = meant(key);
+            if answered {
+                open.heard.send_replace(answer);
+            }
+            !answered
+        });
+        before - inner.open.len()
+    }
+
+    /// The oldest first.
+    pub fn list(&self) -> Vec<QuestionStatus> {
+        let now = Instant::now();
+        let inner = self.inner();
+        let mut open: Vec<_> = inner.open.iter().collect();
+        open.sort_by_key(|(_, open)| open.since);
+        open.into_iter().map(|(key, open)| status(key, open, self.limits.patience, now)).collect()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn is_open(&self, key: &Key, number: u64) -> bool {
+        self.open.get(key).is_some_and(|open| open.number == number)
+    }
+
+    fn may_ask(&mut self, key: &Key, limits: &QuestionLimits, now: Instant) -> Result<(), Unasked> {
+        self.unanswered.retain(|_, since| now.duration_since(*since) < limits.rest);
+        if self.unanswered.contains_key(key) {
+            return Err(Unasked::Unanswered);
+        }
+        if self.open.keys().filter(|(id, ..)| *id == key.0).count() >= limits.open {
+            return Err(Unasked::Open(limits.open));
+        }
+        self.asked.retain(|_, times| {
+            times.retain(|time| now.duration_since(*time) < Duration::from_secs(3600));
+            !times.is_empty()
+        });
+        let asked = self.asked.entry(key.0.clone()).or_default();
+        if asked.len() >= limits.hourly {
+            return Err(Unasked::Hourly(limits.hourly));
+        }
+        asked.push_back(now);
+        Ok(())
+    }
+}
+
+fn status(key: &Key, open: &Open, patience: Duration, now: Instant) -> QuestionStatus {
+    let (id, host, port) = key;
+    QuestionStatus {
+        container: open.label.clone(),
+        container_id: id.clone(),
+        host: host.to_string(),
+        port: *port,
+        waiting: open.waiting,
+        left: patience.saturating_sub(now.duration_since(open.since)).as_secs(),
+    }
+}
+
+impl Waiting {
+    /// The next thing that is said about it.
+    pub async fn hear(&mut self) -> Heard {
+        let deadline = tokio::time::Instant::from_std(self.deadline);
+        match tokio::time::timeout_at(deadline, self.heard.changed()).await {
+            Ok(Ok(())) => *self.heard.borrow_and_update(),
+            _ => {
+                let mut inner = self.questions.inner();
+                // The first of them closes it for all: they have one deadline.
+                if inner.is_open(&self.key, self.number) {
+                    inner.open.remove(&self.key);
+                    inner.unanswered.insert(self.key.clone(), Instant::now());
+                }
+                Heard::Nothing
+            }
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut inner = self.questions.inner();
+        if !inner.is_open(&self.key, self.number) {
+            return;
+        }
+        let Some(open) = inner.open.get_mut(&self.key) else { return };
+        open.waiting = open.waiting.saturating_sub(1);
+        if open.waiting == 0 {
+            inner.open.remove(&self.key);
+        }
+    }
+}
+
+impl std::fmt::Debug for Questions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Questions(..)")
+    }
+}

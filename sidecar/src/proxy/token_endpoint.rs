@@ -1,0 +1,159 @@
+//! Requests of containers to the token endpoints of accounts: answered here, whatever policy says of the host, since nothing
+//! of them leaves. What is no refresh of an account that the container was granted is refused.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, header};
+use pingora_error::Result;
+use pingora_http::ResponseHeader;
+use pingora_proxy::Session;
+
+use super::engine::Engine;
+use super::held_body;
+use super::page::Page;
+use super::record::Exchange;
+use super::request::{Head, Target, target, written};
+use crate::accounts::broker::{self, Asked, Reply};
+use crate::accounts::{Account, Keeper, Millis};
+use crate::audit::Decision;
+use crate::credentials::Vault;
+use crate::reason::Reason;
+
+impl Engine {
+    /// Whether the request was for a token endpoint and is answered now; a page if it is refused as any other request is.
+    pub(super) async fn token_endpoint(
+        &self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+    ) -> Result<std::result::Result<bool, Page>> {
+        let Some(keeper) = &self.accounts else { return Ok(Ok(false)) };
+        let vault = self.vault.current();
+        let Some(target) = token_endpoint_of(&vault, session, exchange) else { return Ok(Ok(false)) };
+        let Some(accepted) = &exchange.accepted else { return Ok(Err(exchange.refuse(Reason::Internal))) };
+        let container = Arc::clone(&accepted.downstream.container);
+        exchange.entry(|entry| entry.host = Some(target.host.to_string()));
+        let Ok(_permit) = Arc::clone(&container.held_bodies).acquire_owned().await else {
+            return Ok(Err(exchange.refuse(Reason::Internal)));
+        };
+        let body = match held_body::read(session).await? {
+            Ok(body) => body,
+            Err(error) => {
+                let detail = Some(error.to_string());
+                return Ok(Err(Page { detail, ..exchange.refuse(Reason::BodyTooLarge) }));
+            }
+        };
+        if container.is_revoked() {
+            return Ok(Err(exchange.refuse(Reason::Revoked)));
+        }
+        let (vault, rights) = (self.vault.current(), container.rights());
+        if vault.real_value_in(&body).is_some() {
+            return Ok(Err(exchange.refuse(Reason::RealCredential)));
+        }
+        let request = session.req_header();
+        let plain = !request.headers.contains_key(header::CONTENT_ENCODING);
+        let content_type = request.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let asked = match request.method == Method::POST && plain {
+            true => Asked::read(&vault, &rights.grants, content_type.unwrap_or_default(), &body),
+            false => Asked::Malformed,
+        };
+        if let Asked::Renew(name) = &asked {
+            let reply = renewed(keeper, &self.vault.current(), name, || self.vault.current()).await;
+            let rule = format!("token endpoint of `{name}`");
+            exchange.entry(|entry| {
+                entry.decision = Decision::Allowed;
+                entry.rule = Some(rule);
+                entry.secrets = vec![name.clone()];
+            });
+            answer(session, &reply, None).await?;
+            return Ok(Ok(true));
+        }
+        // Where policy refuses it anyway, that is what is told.
+        if let Err(page) = self.judge(session, exchange).await {
+            return Ok(Err(page));
+        }
+        let (reason, reply) = refusal(&asked);
+        let named = match asked {
+            Asked::NotGranted(name) => vec![name],
+            _ => Vec::new(),
+        };
+        drop(exchange.refuse(reason));
+        exchange.entry(|entry| entry.secrets = named);
+        answer(session, &reply, Some(reason)).await?;
+        Ok(Ok(true))
+    }
+}
+
+/// Whether it is for a token endpoint that matters here: of an account that is declared, or of a provider at whose hosts a
+/// secret is bound.
+fn token_endpoint_of(vault: &Vault, session: &Session, exchange: &Exchange) -> Option<Target> {
+    let downstream = &exchange.accepted.as_ref()?.downstream;
+    let request = session.req_header();
+    let uri = written(request)?;
+    let head =
+        Head { method: &request.method, uri: &uri, version: request.version, headers: &request.headers };
+    let target = target(&downstream.identity, downstream.wire, downstream.port, head).ok()?;
+    let concerned = vault.is_token_endpoint(&target.host, target.path.path());
+    concerned.then_some(target)
+}
+
+async fn renewed(keeper: &Arc<Keeper>, vault: &Vault, name: &str, now: impl Fn() -> Arc<Vault>) -> Reply {
+    let Some(account) = account(vault, name) else { return broker::refused("the account is gone") };
+    if account.ended.is_some() || broker::is_stale(&account, Millis::now()) {
+        let renewed = keeper.renew(&account.name, account.generation).await;
+        let expired = account.expires.is_none_or(|expires| expires <= Millis::now());
+        match renewed {
+            Ok(()) => {}
+            // What it has is good for a while yet.
+            Err(_) if account.ended.is_none() && !expired => {}
+            Err(error) => return broker::failed(&error),
+        }
+    }
+    match self::account(&now(), name) {
+        Some(account) => broker::tokens(&account, Millis::now()),
+        None => broker::refused("the account is gone"),
+    }
+}
+
+fn account(vault: &Vault, name: &str) -> Option<Arc<Account>> {
+    vault.secret(name)?.account().cloned()
+}
+
+fn refusal(asked: &Asked) -> (Reason, Reply) {
+    let login = "a login inside a container is not taken over: log in on the host and run: understudy login import FORMAT < FILE";
+    match asked {
+        Asked::Malformed => (Reason::Malformed, broker::malformed()),
+        Asked::NotGranted(name) => {
+            let told = format!(
+                "the account of secret `{name}` is not granted to this container; start it with --annotation understudy.secrets={name} if it should be"
+            );
+            (Reason::CredentialNotGranted, broker::refused(&told))
+        }
+        Asked::Foreign => {
+            let told = format!("the refresh token is none of an account that the sidecar keeps; {login}");
+            (Reason::ForeignCredential, broker::refused(&told))
+        }
+        Asked::Other(Some(grant)) => {
+            (Reason::CredentialMinting, broker::refused(&format!("grant `{grant}` is refused: {login}")))
+        }
+        Asked::Other(None) | Asked::Renew(_) => (Reason::CredentialMinting, broker::refused(login)),
+    }
+}
+
+async fn answer(session: &mut Session, reply: &Reply, reason: Option<Reason>) -> Result<()> {
+    let body = Bytes::from(reply.body.to_string());
+    let mut head = ResponseHeader::build(reply.status, Some(5))?;
+    head.insert_header("content-type", "application/json")?;
+    head.insert_header("content-length", body.len().to_string())?;
+    // RFC 6749 section 5.1.
+    head.insert_header("cache-control", "no-store")?;
+    head.insert_header("pragma", "no-cache")?;
+    if reply.status == 503 {
+        head.insert_header("retry-after", "5")?;
+    }
+    if let Some(reason) = reason {
+        head.insert_header("x-understudy-reason", reason.code())?;
+    }
+    session.write_response_header(Box::new(head), false).await?;
+    session.write_response_body(Some(body), true).await
+}
