@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod operator;
 pub mod policy_files;
 pub mod proxy;
+pub mod quadlet;
 pub mod reason;
 pub mod reload;
 pub mod secrets;

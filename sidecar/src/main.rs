@@ -10,7 +10,8 @@ use understudy::config::Directories;
 use understudy::credentials::Catalogue;
 use understudy::secrets::{add, kinds};
 use understudy::{
-    check, environment_file, explain, harness_files, login, policy_files, secrets, serve, status, trail,
+    check, environment_file, explain, harness_files, login, policy_files, quadlet, secrets, serve, status,
+    trail,
 };
 use understudy_control::{Client, ControlDirectory, Decide, Effect, Lasting, Reply, Request};
 use understudy_harnesses::Harnesses;
@@ -37,6 +38,9 @@ enum Command {
     Explain(explain::Arguments),
     /// Print what a container of a harness is given in its environment, for --env-file and EnvironmentFile=
     Env(environment_file::Arguments),
+    /// Print systemd units for Quadlet, filled in
+    #[command(subcommand)]
+    Quadlet(quadlet::Command),
     /// The policies that there are
     #[command(subcommand)]
     Policy(policy_files::Command),
@@ -219,6 +223,7 @@ fn main() -> ExitCode {
         Command::Check(directories) => Ok(check::run(&directories)),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Env(arguments) => environment_file::run(&arguments),
+        Command::Quadlet(command) => quadlet::run(&command),
         Command::Policy(command) => policy_files::run(&command),
         Command::Harness(command) => harness_files::run(&command),
         Command::Status { control, json } => print_status(&control, json),

@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod clients;
+mod compose;
 mod credentials;
 mod dns;
 mod exec;
