@@ -103,6 +103,7 @@ fn status(containers: &[(&ContainerId, &str)]) -> Reply {
             id: (*id).clone(),
             name: None,
             harness: "generic".to_owned(),
+            mode: "deny".to_owned(),
             policy: "default".to_owned(),
             state: (*state).to_owned(),
             secrets: Vec::new(),

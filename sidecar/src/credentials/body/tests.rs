@@ -141,7 +141,7 @@ fn a_form_that_names_another_method_is_refused_where_methods_matter() {
         let method = Method::POST;
         let head =
             RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers: &headers };
-        let Some(fields) = overriding(&vault, &head, &swaps).unwrap() else { return None };
+        let fields = overriding(&vault, &head, &swaps).unwrap()?;
         Some(no_override(&vault, &head, &swaps, fields, body.as_bytes()).map_err(|denial| denial.reason))
     };
     let limited = "methods = [\"GET\", \"POST\"]";
