@@ -35,7 +35,11 @@ impl Gateway {
         let netns =
             Netns::of_container(&Process::open(process.pid()).unwrap(), &Forbidden::host().unwrap()).unwrap();
         ip(&["link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", &peer]);
-        netns.inside(|| Ok(configure(1))).unwrap();
+        let other_end = || {
+            configure(1);
+            Ok(())
+        };
+        netns.inside(other_end).unwrap();
         configure(2);
         ip(&["route", "add", "default", "via", "10.9.0.1"]);
         ip(&["-6", "route", "add", "default", "via", "fd00:9::1"]);
