@@ -20,7 +20,9 @@ use super::protected::Relaxed;
 use crate::mounted::{Mounts, Place};
 
 /// More of them would cost a start more than it is worth.
-const MOST: usize = 512;
+const MOST: usize = 2048;
+/// What may be mounted by itself out of a `.git`: data, and submodules, which are repositories.
+const DATA: [&str; 4] = ["objects", "lfs", "annex", "modules"];
 /// Paths that a note names.
 const NAMED: usize = 12;
 
@@ -62,6 +64,9 @@ pub(crate) fn guards(
     let mut guards = Guards::default();
     let mut host = None;
     for (within, mount) in mounts.iter().enumerate() {
+        if let Some(part) = writable(mount).and_then(part_of_git).filter(|_| !relaxed.everything()) {
+            return Err(part);
+        }
         let Some(source) =
             writable_directory(mount).filter(|source| !own.iter().any(|own| source.starts_with(own)))
         else {
@@ -107,12 +112,30 @@ pub(crate) fn guards(
     Ok(guards)
 }
 
+/// What git goes by, mounted by itself: there is nothing of it that could be guarded and still be of use.
+fn part_of_git(source: &Path) -> Option<Refusal> {
+    let real = fs::canonicalize(source).ok()?;
+    let parts: Vec<_> = real.iter().collect();
+    let git = parts.iter().position(|part| *part == ".git")?;
+    let inner = parts.get(git + 1)?;
+    if DATA.iter().any(|data| *inner == *data) {
+        return None;
+    }
+    Some(Refusal::new(
+        format!("the mount of {} lets the container change what git on the host goes by", source.display()),
+        format!("mount the work tree, or add :ro (or --annotation {WORKSPACE}=off)"),
+    ))
+}
+
 fn writable_directory(mount: &Mount) -> Option<&Path> {
+    writable(mount).filter(|source| source.is_dir())
+}
+
+fn writable(mount: &Mount) -> Option<&Path> {
     let has =
         |wanted: &[&str]| mount.options().iter().flatten().any(|option| wanted.contains(&option.as_str()));
     let bound = mount.typ().as_deref() == Some("bind") || has(&["bind", "rbind"]);
-    let source = mount.source().as_deref().filter(|_| bound && !has(&["ro", "rro"]))?;
-    source.is_dir().then_some(source)
+    mount.source().as_deref().filter(|_| bound && !has(&["ro", "rro"]))
 }
 
 fn planned(real: &Path, relaxed: &Relaxed) -> Result<Plan, Refusal> {
@@ -246,6 +269,24 @@ mod tests {
         }
         assert!(guards.notes[0].contains("/work/.git/hooks"), "{:?}", guards.notes);
         assert!(project.path().join(".git/hooks").is_dir(), "it was made");
+    }
+
+    #[test]
+    fn a_part_of_a_git_directory_is_not_mounted_writable() {
+        let project = project();
+        fs::create_dir(project.path().join(".git/hooks")).unwrap();
+        let tried = |path: &str, how: &str| {
+            let source = project.path().join(path);
+            let mounts =
+                [mount(json!({"destination": "/x", "type": "bind", "source": source, "options": [how]}))];
+            guards(&mounts, &[], Path::new("/nonexistent"), &Relaxed::default())
+        };
+        for path in [".git/hooks", ".git/config", ".git/refs"] {
+            assert!(tried(path, "rw").unwrap_err().remedy.contains("mount the work tree"), "{path}");
+            tried(path, "ro").unwrap();
+        }
+        tried(".git/objects", "rw").unwrap();
+        assert_eq!(tried(".git", "rw").unwrap().all.len(), 3, "a git directory is guarded");
     }
 
     #[test]

@@ -21,10 +21,10 @@ impl Stack {
         Self { directory, name: unique("stack") }
     }
 
-    fn compose(&self, arguments: &[&str]) -> Outcome {
+    fn compose(&self, arguments: &[&str]) -> anyhow::Result<Outcome> {
         let mut compose = Command::new("podman-compose");
         compose.args(["-p", &self.name]).args(arguments).current_dir(self.directory.path());
-        run(&mut compose, b"").unwrap()
+        run(&mut compose, b"")
     }
 
     fn container(&self, service: &str) -> String {
@@ -38,7 +38,8 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        self.compose(&["down", "-t", "0"]);
+        // what is left goes with the session
+        let _ = self.compose(&["down", "-t", "0"]);
     }
 }
 
@@ -73,7 +74,7 @@ fn guarded() -> Stack {
 fn guarded_agents_of_a_stack_reach_the_sidecar_and_nothing_else() {
     stand();
     let stack = guarded();
-    let up = stack.compose(&["up", "-d"]);
+    let up = stack.compose(&["up", "-d"]).unwrap();
     let fetch = |service: &str, url: &str| {
         stack.exec(service, &["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "5", url])
     };
@@ -103,7 +104,7 @@ fn an_agent_of_a_stack_without_the_annotation_does_not_run() {
       understudy.harness: generic
 "
     ));
-    stack.compose(&["up", "-d"]);
+    stack.compose(&["up", "-d"]).unwrap();
     let name = stack.container("agent");
     until("its end", || {
         Ok(podman(["inspect", "--format", "{{.State.Status}}", &name])?.stdout.trim() == "exited")

@@ -139,6 +139,20 @@ fn what_programs_of_the_host_run_cannot_be_changed() {
 }
 
 #[test]
+fn it_holds_with_a_user_namespace_and_a_read_only_root() {
+    stand();
+    let project = Project::new();
+    for option in ["--userns=keep-id", "--read-only"] {
+        let agent = project.agent().option(option);
+        let outcome = agent.shell(
+            "echo x >>file; git commit -qam more && echo committed; touch .git/hooks/x && echo worked",
+        );
+        let outcome = outcome.unwrap();
+        assert_eq!(outcome.stdout, "committed\n", "{option}: {}", outcome.text());
+    }
+}
+
+#[test]
 fn a_folder_without_a_repository_gets_nothing() {
     stand();
     let directory = tempfile::tempdir_in(std::env::var("HOME").unwrap()).unwrap();

@@ -205,6 +205,22 @@ fn a_real_value_in_the_command_is_refused() {
 }
 
 #[test]
+fn what_looks_like_a_credential_is_refused_unless_it_is_a_stand_in_or_is_replaced() {
+    let vault = installation(&["key"]);
+    let foreign = format!("sk-ant-api03-{}AA", "x1Y-".repeat(24).get(..93).unwrap());
+    let refusal = started(&vault, &[], &[("MY_KEY", &foreign)]).unwrap_err();
+    assert!(refusal.reason.contains("`MY_KEY` holds what looks like a real credential"), "{refusal}");
+    assert!(refusal.remedy.contains("secrets add") && !refusal.to_string().contains(&foreign), "{refusal}");
+    let mut request = prepare(&[], &[]);
+    request.args = vec!["sh".to_owned(), format!("K={foreign} claude")];
+    let refusal = terms(&request, &Harnesses::default(), &Policies::default(), &vault).unwrap_err();
+    assert!(refusal.reason.contains("argument 1"), "{refusal}");
+
+    let stand_in = vault.secret("key").unwrap().stand_in().to_owned();
+    started(&vault, &[], &[("MY_KEY", &stand_in), ("ANTHROPIC_API_KEY", &foreign)]).unwrap();
+}
+
+#[test]
 fn two_secrets_for_one_variable_are_refused() {
     let text = declared("one", "env = \"TOKEN\"\n") + &declared("two", "env = \"TOKEN\"\n");
     let vault =
