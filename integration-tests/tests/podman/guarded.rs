@@ -67,16 +67,28 @@ fn guarded(network: &str) -> Agent {
         .option(&format!("--network={network}"))
 }
 
+fn version() -> (u32, u32) {
+    let version = podman(["version", "--format", "{{.Client.Version}}"]).unwrap().success().unwrap();
+    let mut parts = version.trim().split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap(), parts.next().unwrap())
+}
+
 /// What this Podman has: `pasta` came with 4.4.
 fn networks() -> Vec<&'static str> {
-    let version = podman(["version", "--format", "{{.Client.Version}}"]).unwrap().success().unwrap();
-    let mut parts = version.trim().split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    let version = (parts.next().unwrap(), parts.next().unwrap());
     let mut networks = vec!["bridge", "slirp4netns"];
-    if version >= (4, 4) {
+    if version() >= (4, 4) {
         networks.push("pasta");
     }
     networks
+}
+
+/// Podman 5 gives a container of `nomap` a root elsewhere than in its storage, which precreate refuses in every mode.
+fn user_namespaces() -> Vec<&'static str> {
+    let mut namespaces = vec!["host", "keep-id"];
+    if version() < (5, 0) {
+        namespaces.push("nomap");
+    }
+    namespaces
 }
 
 fn fetch(outcome: &Outcome) -> &str {
@@ -91,7 +103,7 @@ const ALLOWED: [&str; 7] =
 fn every_network_works_with_the_annotation_and_every_user_namespace() {
     stand();
     for network in networks() {
-        for userns in ["host", "keep-id", "nomap"] {
+        for userns in user_namespaces() {
             let agent = guarded(network).option(&format!("--userns={userns}"));
             let outcome = agent.run(&ALLOWED).unwrap();
             assert_eq!(fetch(&outcome), "200", "{network} {userns}");

@@ -1,6 +1,6 @@
 //! Namespaces must be the container's own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType, Spec};
 use understudy_control::Refusal;
@@ -45,10 +45,22 @@ fn network(namespace: Option<&LinuxNamespace>, mode: &Mode) -> Result<(), Refusa
             Some(path) if path.starts_with("/proc") => Err(no_other_network(
                 "the container joins the network of another (--network=container:… or --pod)",
             )),
-            Some(_) if mode.is_guarded() => Ok(()),
+            Some(path) if mode.is_guarded() && is_made_by_podman(path) => Ok(()),
+            Some(path) if mode.is_guarded() => Err(no_other_network(&format!(
+                "the container joins the network namespace {}, which may be another's, too (--network=ns:…)",
+                super::shown(path)
+            ))),
             Some(_) => Err(guarded_at_the_most("the container has a network other than none")),
         },
     }
+}
+
+/// `…/netns/netns-UUID`, made for this container alone. A name of that kind that `ip netns add` made is the user's own doing.
+fn is_made_by_podman(path: &Path) -> bool {
+    let uuid = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix("netns-"));
+    path.parent().is_some_and(|parent| parent.ends_with("netns"))
+        && uuid
+            .is_some_and(|uuid| uuid.len() == 36 && uuid.chars().all(|c| c == '-' || c.is_ascii_hexdigit()))
 }
 
 /// With a user namespace Podman makes the network only after the container, and its namespace has no path yet; but
@@ -142,11 +154,14 @@ mod tests {
     #[test]
     fn guarded_takes_a_network_of_its_own_and_no_other() {
         let guarded = Mode::Guarded { inbound: vec![3000] };
+        let uuid = "470d7311-fef1-32d3-879d-131afc76c472";
         let tree = Tree::new();
         for (namespace, passes) in [
             (Some(json!({"type": "network"})), true),
-            (Some(json!({"type": "network", "path": "/run/user/1000/netns/netns-1"})), true),
+            (Some(json!({"type": "network", "path": format!("/run/user/1000/netns/netns-{uuid}")})), true),
             (Some(json!({"type": "network", "path": "/proc/77/ns/net"})), false),
+            (Some(json!({"type": "network", "path": "/run/netns/shared"})), false),
+            (Some(json!({"type": "network", "path": format!("/tmp/netns-{uuid}")})), false),
             (None, false),
         ] {
             let mut document = tree.config().document;
