@@ -3,6 +3,7 @@
 
 pub(crate) mod block;
 pub(crate) mod home;
+pub(crate) mod lines;
 pub(crate) mod login;
 pub(crate) mod merge;
 pub(crate) mod tree;
@@ -185,6 +186,7 @@ fn put(root: &Directory, home: &Path, file: &PlacedFile) -> Result<(), PutError>
         (Write::MergeEnv, existing) => {
             variables::merge(existing.as_deref().unwrap_or_default(), &file.content)
         }
+        (Write::MergeLines, existing) => lines::merge(existing.as_deref().unwrap_or_default(), &file.content),
         (Write::Block, None) if file.content.is_empty() => return Ok(()),
         (Write::Block, existing) => block::put(existing.as_deref().unwrap_or_default(), &file.content),
     };

@@ -19,6 +19,7 @@ use understudy_policies::{Policies, Policy, PolicySet, builtin, document::closes
 use self::several::Part;
 use super::grants::{self, Choice, Grants};
 use super::rights::Asked;
+use super::ssh;
 use super::vault::{Secret, Vault};
 use crate::operator::Mode;
 
@@ -77,6 +78,10 @@ pub fn terms(
     let names: Vec<&str> = harnesses.iter().map(|harness| harness.name.as_str()).collect();
     let harness = names.join(",");
     let mut placement = several::placement(parts);
+    let ssh = ssh::files(vault, choices.iter().flat_map(Choice::secrets))?;
+    placement.files.extend(ssh.files);
+    placement.login_files.extend(ssh.login_files);
+    placement.stand_ins.extend(ssh.stand_ins);
     // A home that is kept may hold the login of an earlier start, which had another account.
     let logins = harnesses.iter().flat_map(|harness| grants::logins(vault, harness, prepare.image.as_ref()));
     placement.stand_ins.extend(logins.map(|(_, secret)| secret.stand_in().to_owned()));
@@ -198,7 +203,7 @@ fn environment(
     if let Some((login, secret)) = &choice.login {
         env.extend(login.env.iter().map(|(name, value)| (name.clone(), value.render(secret.filling()))));
     }
-    for secret in &choice.others {
+    for secret in choice.others.iter().filter(|secret| secret.ssh_key().is_none()) {
         let declaration = secret.declaration();
         let Some(name) = &declaration.env else {
             return Err(Refusal::new(
