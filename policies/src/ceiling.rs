@@ -135,6 +135,15 @@ impl Ceiling {
     /// # Errors
     /// As [`Ceiling::check`].
     pub fn check_mode(&self, mode: &str) -> Result<(), Beyond> {
+        if mode == "log" {
+            let what = || "mode `log` allows every public host".to_owned();
+            if let Some(hosts) = &self.hosts {
+                return Err(hosts.beyond("hosts", what()));
+            }
+            if let Some(open) = self.open.as_ref().filter(|_| self.log.is_none()) {
+                return Err(open.beyond("policies.open", what()));
+            }
+        }
         self.modes.check("mode", ["modes.allow", "modes.forbid"], [mode])
     }
 
@@ -581,7 +590,7 @@ mod tests {
     fn a_mistake_is_an_error_with_its_place() {
         for (text, said) in [
             ("host = []", "/m.toml:1:1: unknown key `host`; did you mean `hosts`?"),
-            ("modes = []", "/m.toml:1:1: unknown key `modes`; "),
+            ("colours = []", "/m.toml:1:1: unknown key `colours`; "),
             ("hosts = \"*.com\"", "/m.toml:1:9: `hosts`: \"*.com\": `*.com` would match"),
             ("\n[annotations]\nforbid = \"understudy.alow\"", "/m.toml:3:10: `forbid`: no annotation"),
             ("required-images = \"a\"", "/m.toml:1:19: images or labels without"),

@@ -352,6 +352,25 @@ mod tests {
         assert_eq!(terms.policy.label(), "open(open)");
     }
 
+    /// It would allow every host, whatever the ceiling says of hosts.
+    #[test]
+    fn mode_log_does_not_reach_beyond_the_hosts_of_a_ceiling() {
+        let log = |managed: &[&str], own: &str| {
+            holding(Grants::default(), Mode::Log, Policy::new("p", Vec::new()), managed, own)
+        };
+        let own = "modes.log = \"with-secrets\"";
+        assert!(log(&[], own).is_ok() && log(&["deny = \"a.example\""], own).is_ok());
+        let narrow = "hosts = \"*.good.example\"";
+        for (managed, own) in [(vec![narrow], own.to_owned()), (vec![], format!("{narrow}\n{own}"))] {
+            let refusal = log(&managed, &own).unwrap_err();
+            assert!(refusal.reason.starts_with("mode `log` allows every public host"), "{refusal}");
+            assert!(refusal.reason.contains("`hosts`"), "{refusal}");
+        }
+        let open = "policies.open = [\"web\"]";
+        assert!(log(&[open], own).unwrap_err().reason.contains("`policies.open` (/m.toml:1)"));
+        assert!(log(&[&format!("{open}\n{own}")], own).is_ok());
+    }
+
     #[test]
     fn a_broken_managed_file_lets_nothing_start() {
         let refusal = started(&["hots = []"], "").unwrap_err();

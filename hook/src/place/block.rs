@@ -13,10 +13,18 @@ pub(crate) fn put(existing: &[u8], content: &str) -> Vec<u8> {
     if !text.is_empty() {
         text.extend(if text.ends_with(b"\n") { "\n" } else { "\n\n" }.bytes());
     }
-    // A mark in the content would end the block early.
-    let content = content.replace(BEGIN, "").replace(END, "");
+    let content = unmarked(content);
     text.extend(format!("{BEGIN}\n{}\n{END}\n", content.trim_end()).bytes());
     text
+}
+
+/// A mark in the content would end the block early. What is left when one is taken out may be another.
+fn unmarked(content: &str) -> String {
+    let mut content = content.to_owned();
+    while content.contains(BEGIN) || content.contains(END) {
+        content = content.replace(BEGIN, "").replace(END, "");
+    }
+    content
 }
 
 /// Bytes, as what is there may not be UTF-8.
@@ -84,6 +92,16 @@ mod tests {
         let placed = text("", &format!("a{END}b{BEGIN}c"));
         assert_eq!(placed.matches(END).count(), 1);
         assert_eq!(text(&placed, ""), "");
+        let (half, rest) = END.split_at(9);
+        for nested in [
+            format!("a{half}{END}{rest}b"),
+            format!("a{half}{BEGIN}{rest}b"),
+            format!("{half}{half}{END}{rest}{rest}"),
+        ] {
+            let placed = text("", &nested);
+            assert_eq!((placed.matches(BEGIN).count(), placed.matches(END).count()), (1, 1), "{placed}");
+            assert_eq!(text(&placed, ""), "");
+        }
     }
 
     #[test]

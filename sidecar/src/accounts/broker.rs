@@ -146,6 +146,13 @@ pub fn refused(told: &str) -> Reply {
     error(403, "access_denied", told)
 }
 
+/// What the provider said holds a real token in a field that is not for one.
+pub fn repeated() -> Reply {
+    let told =
+        "the provider's answer repeats a token in a field where none is expected, so no answer is passed on";
+    error(502, "server_error", told)
+}
+
 pub fn malformed() -> Reply {
     error(400, "invalid_request", "the request is neither a form nor a JSON object, or names a field twice")
 }

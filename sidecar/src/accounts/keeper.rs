@@ -4,13 +4,14 @@
 //! It runs on a task of its own, so that a container that goes away does not take a rotated token with it. New tokens are
 //! on disk before the vault has them, and the vault has them before anybody is answered.
 
-pub(crate) mod schedule;
+mod schedule;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
 use super::client::Client;
 use super::record::{Account, Millis, Record};
@@ -44,8 +45,18 @@ struct Past {
     failures: u32,
     /// Not before, and why.
     wait: Option<(Instant, RenewError)>,
+    /// Renewals on end for which an upstream's 401 was the reason.
+    refusals: u32,
     /// An answer that could not be written: it is the only copy of a login.
     unwritten: Option<Record>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// They expire, or have.
+    Old,
+    /// An upstream answered 401.
+    Refused,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,24 +85,42 @@ impl Keeper {
     /// Renews ahead of expiry, and takes over what is imported. Never returns.
     pub async fn run(self: Arc<Self>) {
         loop {
-            tokio::time::sleep(TICK).await;
+            tokio::time::sleep(self.next()).await;
             self.take_over().await;
+            // Side by side: a provider that does not answer keeps only its own accounts waiting. Failures are told where
+            // they happen.
+            let mut under_way = JoinSet::new();
             for account in self.due(Millis::now()) {
-                // Its failure is told where it happens.
-                drop(self.renew(&account.name, account.generation).await);
+                let this = Arc::clone(&self);
+                under_way.spawn(async move { this.renew(&account.name, account.generation).await });
             }
+            while under_way.join_next().await.is_some() {}
         }
     }
 
     /// New tokens for an account whose tokens of that generation are no good, or soon will not be. Nothing is asked if
     /// there are newer ones by now.
     pub async fn renew(self: &Arc<Self>, account: &str, generation: u64) -> Result<(), RenewError> {
+        self.renew_because(account, generation, Why::Old).await
+    }
+
+    /// The same where an upstream did not take them. New ones are left alone: a container may have that answer at will.
+    pub async fn renew_refused(self: &Arc<Self>, account: &str, generation: u64) -> Result<(), RenewError> {
+        self.renew_because(account, generation, Why::Refused).await
+    }
+
+    async fn renew_because(
+        self: &Arc<Self>,
+        account: &str,
+        generation: u64,
+        why: Why,
+    ) -> Result<(), RenewError> {
         let (this, name) = (Arc::clone(self), account.to_owned());
-        let alone = self.runtime.spawn(async move { this.renew_alone(&name, generation).await });
+        let alone = self.runtime.spawn(async move { this.renew_alone(&name, generation, why).await });
         alone.await.unwrap_or_else(|_| Err(later(account, "a fault of the sidecar itself")))
     }
 
-    async fn renew_alone(&self, account: &str, generation: u64) -> Result<(), RenewError> {
+    async fn renew_alone(&self, account: &str, generation: u64, why: Why) -> Result<(), RenewError> {
         let flight = self.flight(account);
         let mut past = flight.0.lock().await;
         if let Some(record) = past.unwritten.take() {
@@ -100,7 +129,7 @@ impl Keeper {
         let record = self.blocking(account, move |store, name| store.read(name)).await?;
         if record.generation != generation {
             if self.in_force(account) != Some(record.generation) {
-                self.reload().await;
+                self.reload();
             }
             return match record.ended {
                 Some(code) => Err(RenewError::Ended { account: account.to_owned(), code }),
@@ -115,7 +144,17 @@ impl Keeper {
         {
             return Err(error.clone());
         }
+        let (renewed, expires, now) = (record.renewed, record.expires, Millis::now());
+        if why == Why::Refused && schedule::is_new(renewed, expires, past.refusals, now) {
+            return Err(later(account, "its tokens are new, so they are not what the upstream refuses"));
+        }
         let outcome = self.ask(account, record, &mut past).await;
+        if outcome.is_ok() {
+            past.refusals = match why {
+                Why::Old => 0,
+                Why::Refused => schedule::refusals(past.refusals, renewed, expires, now),
+            };
+        }
         match &outcome {
             Err(error @ RenewError::Later { .. }) => {
                 past.failures = past.failures.saturating_add(1);
@@ -169,7 +208,7 @@ impl Keeper {
         match self.blocking(account, move |store, name| Ok(store.write(name, &copy, before))).await? {
             // Another login was imported meanwhile: that one counts.
             Ok(()) | Err(StoreError::Changed(_)) => {
-                self.reload().await;
+                self.reload();
                 Ok(())
             }
             Err(error) => {
@@ -190,13 +229,21 @@ impl Keeper {
             let known = self.in_force(&name);
             let stored = self.blocking(&name, move |store, name| store.read(name)).await.ok();
             if stored.is_some_and(|record| Some(record.generation) != known) {
-                self.reload().await;
+                self.reload();
                 // Unless it cannot be used: then its problem was told.
                 if self.in_force(&name) != known {
                     tracing::info!("account `{name}` was taken over");
                 }
             }
         }
+    }
+
+    /// How long nothing is due.
+    fn next(&self) -> Duration {
+        let (vault, now) = (self.vault.current(), Millis::now());
+        let due = vault.accounts().filter_map(|(_, account)| schedule::due_in(account, now)).min();
+        // One whose renewal fails is due all the time.
+        due.filter(|due| !due.is_zero()).map_or(TICK, |due| due.min(TICK))
     }
 
     fn due(&self, now: Millis) -> Vec<Arc<Account>> {
@@ -210,9 +257,8 @@ impl Keeper {
         vault.accounts().find(|(_, known)| known.name == account).map(|(_, known)| known.generation)
     }
 
-    async fn reload(&self) {
-        // It is short, and this thread's other tasks can wait for it on another one.
-        tokio::task::yield_now().await;
+    fn reload(&self) {
+        // No file but those of accounts is read for it.
         (self.reload)();
     }
 

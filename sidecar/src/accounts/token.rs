@@ -121,7 +121,7 @@ fn read(mut object: Map<String, Value>) -> Result<Answer, Refused> {
     let expires_in = object.remove("expires_in").as_ref().and_then(seconds);
     let scopes = object.get("scope").and_then(Value::as_str);
     let scopes = scopes.map(|scopes| scopes.split_whitespace().map(str::to_owned).collect());
-    let expires_in = expires_in.filter(|seconds| *seconds <= LONGEST);
+    let expires_in = expires_in.filter(|seconds| (1..=LONGEST).contains(seconds));
     // Stand-ins are told for these, and an error is none of an answer's business.
     for name in ["token_type", "error"] {
         object.remove(name);
@@ -134,6 +134,16 @@ fn seconds(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
+/// In seconds, as a token itself says (RFC 7519 sections 4.1.4 and 4.1.6): by the provider's clock, as ours may be far off, and
+/// new tokens that seem to be over would be renewed without end.
+fn lifetime_of(token: &Token, now: Millis) -> Option<u64> {
+    let claims = crate::credentials::stand_in::jwt::claims(token.expose())?;
+    let issued = claims.get("iat").and_then(Value::as_f64).map(|issued| issued as u64);
+    let expires = super::import::expiry_of(token)?.0 / 1000;
+    let lifetime = expires.checked_sub(issued.unwrap_or(now.0 / 1000))?;
+    (1..=LONGEST).contains(&lifetime).then_some(lifetime)
+}
+
 /// What a header can hold, and long enough to be told from other words.
 fn is_token(text: &str) -> bool {
     crate::credentials::SecretValue::from_bytes(text.as_bytes()).is_ok()
@@ -144,9 +154,8 @@ impl Record {
     #[must_use]
     pub fn renewed(&self, oauth: &Oauth, answer: Answer, now: Millis) -> Self {
         let Answer { access, refresh, id, expires_in, scopes, said } = answer;
-        let own = super::import::expiry_of(&access);
-        let expires = expires_in.map(|seconds| Millis(now.0.saturating_add(seconds * 1000))).or(own);
-        let expires = expires.unwrap_or(Millis(now.0.saturating_add(UNKNOWN_LIFETIME * 1000)));
+        let lifetime = expires_in.or_else(|| lifetime_of(&access, now)).unwrap_or(UNKNOWN_LIFETIME);
+        let expires = Millis(now.0.saturating_add(lifetime * 1000));
         let mut record = Self {
             generation: self.generation + 1,
             access,

@@ -6,6 +6,7 @@ use rustls::server::Acceptor;
 pub const LIMIT: usize = 32 * 1024;
 /// A request line that is longer is judged by its beginning.
 const LONGEST_LINE: usize = 8 * 1024;
+const LONGEST_METHOD: usize = 24;
 /// More TLS records than a real client splits its hello into; bounds the work on one-byte records.
 const MOST_RECORDS: usize = 64;
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -112,32 +113,49 @@ fn hello(mut records: &[u8]) -> Classified {
     }
 }
 
-/// RFC 9112 section 3: method, space, target, space, version.
+/// RFC 9112 section 3: method, space, target, space, version; and what servers take for it besides (section 2.2 and 3): empty
+/// lines before it, methods in any letters, more than one space. That is no request here, but no other protocol either.
 fn http1(bytes: &[u8]) -> Classified {
     let head = bytes.get(..bytes.len().min(LONGEST_LINE)).unwrap_or(bytes);
-    let method = head.iter().take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-').count();
-    let space = head.get(method).is_none_or(|byte| *byte == b' ');
-    let target = head.get(method + 1).is_none_or(u8::is_ascii_graphic);
-    if method == 0 || method > 24 || !space || !target {
+    let more = match head.len() < LONGEST_LINE {
+        true => Classified::NeedMore { at_least: bytes.len() + 1 },
+        false => Classified::Http1,
+    };
+    let empty = head.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let (_, line) = head.split_at(empty);
+    let method = line.iter().take_while(|byte| is_token(**byte)).count();
+    let (method, rest) = line.split_at(method);
+    if method.len() > LONGEST_METHOD || method.is_empty() && !rest.is_empty() {
         return Classified::Other;
     }
-    let Some(end) = head.iter().position(|byte| *byte == b'\n') else {
-        return match head.len() < LONGEST_LINE {
-            true => Classified::NeedMore { at_least: bytes.len() + 1 },
-            false => Classified::Http1,
-        };
-    };
-    let line = head.get(..end).unwrap_or_default();
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    let spaces = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    let (spaces, target) = rest.split_at(spaces);
+    let is_graphic = target.first().is_none_or(u8::is_ascii_graphic);
+    if !rest.is_empty() && (spaces.is_empty() || !is_graphic) {
+        return Classified::Other;
+    }
+    let Some(end) = line.iter().position(|byte| *byte == b'\n') else { return more };
+    let (line, _) = line.split_at(end);
+    let text = line.trim_ascii_end();
+    let version = text.rsplit(|byte| matches!(byte, b' ' | b'\t')).next().unwrap_or_default();
+    let upper = method.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'-');
+    let plain = empty == 0 && upper && spaces == b" " && text == line.strip_suffix(b"\r").unwrap_or(line);
     match version {
-        b"HTTP/1.1" | b"HTTP/1.0" => Classified::Http1,
-        _ if version.starts_with(b"HTTP/") => {
+        b"HTTP/1.1" | b"HTTP/1.0" if plain => Classified::Http1,
+        b"HTTP/1.1" | b"HTTP/1.0" => {
+            Classified::Malformed { why: "HTTP request line that is not well-formed" }
+        }
+        _ if version.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"HTTP/")) => {
             Classified::Malformed { why: "HTTP version that does not exist" }
         }
-        _ if line.starts_with(b"GET /") => Classified::Malformed { why: "HTTP/0.9" },
+        _ if method == b"GET" && target.starts_with(b"/") => Classified::Malformed { why: "HTTP/0.9" },
         _ => Classified::Other,
     }
+}
+
+/// RFC 9110 section 5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 fn need(bytes: &[u8], at_least: usize) -> Classified {

@@ -61,10 +61,13 @@ pub(super) async fn greet(
             Classified::Tls(_) | Classified::Http1 | Classified::Http2Preface => {
                 return Err(Fault::new(Reason::ProtocolNotAllowed, NOT_RAW));
             }
+            // As where the client speaks first: a server may take it for what it begins like.
+            Classified::Malformed { why } => return Err(Fault::new(Reason::Malformed, why)),
             Classified::NeedMore { .. } if first.len() < LIMIT => {}
-            Classified::NeedMore { .. } | Classified::Other | Classified::Malformed { .. } => {
-                return Ok(Some(first.freeze()));
+            Classified::NeedMore { .. } => {
+                return Err(Fault::new(Reason::Malformed, "too much before it is clear what it is"));
             }
+            Classified::Other => return Ok(Some(first.freeze())),
         }
         let late = async {
             match deadline {

@@ -20,6 +20,7 @@ use understudy_policies::{DocumentError, HostName, HostPattern, RequestPath};
 
 pub use alphabet::Alphabet;
 pub use checksum::Checksum;
+use endpoint::Readings;
 pub use endpoint::{Creates, Endpoint};
 pub use minted::Minted;
 pub use oauth::{Encoding, LoginFile, Oauth, TokenEndpoint};
@@ -211,6 +212,28 @@ impl Catalogue {
             let here = liked.then(|| HostPattern::Exact(host.clone()));
             provider.minted.iter().filter(move |minted| {
                 minted.is_made_by(host, method, path, provider.all_hosts().chain(&here))
+            })
+        })
+    }
+
+    /// What a server could make for a request that does not surely ask for it: its answer would not be searched for it.
+    pub fn perhaps_minted_by<'c>(
+        &'c self,
+        host: &'c HostName,
+        method: &'c Method,
+        methods: &'c [Method],
+        path: &'c str,
+        likes: &'c [&'c str],
+    ) -> impl Iterator<Item = &'c Minted> {
+        let (parsed, readings) = (RequestPath::parse(path).ok(), Readings::of(path));
+        self.providers().flat_map(move |provider| {
+            let liked = provider.kinds.iter().any(|kind| likes.contains(&kind.name.as_str()));
+            let here = liked.then(|| HostPattern::Exact(host.clone()));
+            let (parsed, readings) = (parsed.clone(), readings.clone());
+            provider.minted.iter().filter(move |minted| {
+                let own = || provider.all_hosts().chain(&here);
+                let surely = parsed.as_ref().is_some_and(|path| minted.is_made_by(host, method, path, own()));
+                !surely && minted.could_be_made_by(host, methods, &readings, own())
             })
         })
     }

@@ -1,6 +1,8 @@
 //! Endpoints that create or store credentials, at hosts of our secrets: whoever may use them needs no secret of ours
 //! afterwards, so they are refused unless a secret says otherwise. Pure.
 
+use http::Method;
+
 use super::catalogue::Endpoint;
 use super::catalogue::endpoint::{Readings, methods};
 use super::declaration::Declaration;
@@ -41,12 +43,33 @@ pub(super) fn check(
         method && !allowed && endpoint.path.matches(&readings)
     };
     match vault.catalogue().endpoints_at(head.host, &likes).find(meant) {
-        None => Ok(()),
+        None => plainly(vault, head, &methods, &likes),
         Some(endpoint) => {
             let secret = used.iter().find(|secret| !allows(secret, endpoint)).copied();
             Err(denial(endpoint, swaps, secret))
         }
     }
+}
+
+/// Refuses what a server could take for a request that mints a long-lived credential, and we do not: the container would
+/// get the credential itself.
+fn plainly(
+    vault: &Vault,
+    head: &RequestHead<'_>,
+    methods: &[Method],
+    likes: &[&str],
+) -> Result<(), CredentialDenial> {
+    let catalogue = vault.catalogue();
+    let mut perhaps = catalogue.perhaps_minted_by(head.host, head.method, methods, head.uri.path(), likes);
+    let Some(minted) = perhaps.find(|minted| minted.wrap) else { return Ok(()) };
+    let paths: Vec<String> =
+        minted.spellings.iter().map(|path| format!("`{} {path}`", minted.method)).collect();
+    Err(CredentialDenial {
+        reason: Reason::CredentialMinting,
+        secret: None,
+        place: format!("a request that could be for {}", minted.label),
+        remedy: format!("write it plainly, as {}, without another method in a header", paths.join(" or ")),
+    })
 }
 
 fn denial(endpoint: &Endpoint, swaps: &Swaps, secret: Option<&Declaration>) -> CredentialDenial {

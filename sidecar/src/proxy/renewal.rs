@@ -9,8 +9,7 @@ use pingora_proxy::Session;
 use super::engine::Engine;
 use super::failure::Failure;
 use super::record::Exchange;
-use crate::accounts::keeper::schedule;
-use crate::accounts::{Millis, RenewError};
+use crate::accounts::RenewError;
 use crate::reason::Reason;
 
 impl Engine {
@@ -27,7 +26,6 @@ impl Engine {
         };
         let Some((account, generation)) = exchange.plan.as_ref().and_then(|plan| {
             let used = plan.swaps.secrets.iter().find_map(|name| plan.searches.account(name))?;
-            (!schedule::is_new(used, Millis::now())).then_some(used)?;
             Some((used.name.clone(), used.generation))
         }) else {
             return Ok(());
@@ -36,7 +34,7 @@ impl Engine {
             return Ok(());
         }
         exchange.renewed = true;
-        match keeper.renew(&account, generation).await {
+        match keeper.renew_refused(&account, generation).await {
             Ok(()) if !is_replayable(session, exchange) => Ok(()),
             Ok(()) => {
                 // The way to the upstream and the policy are what they are now.

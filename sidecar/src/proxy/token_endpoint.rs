@@ -109,9 +109,13 @@ async fn renewed(keeper: &Arc<Keeper>, vault: &Vault, name: &str, now: impl Fn()
             Err(error) => return broker::failed(&error),
         }
     }
-    match self::account(&now(), name) {
-        Some(account) => broker::tokens(&account, Millis::now()),
-        None => broker::refused("the account is gone"),
+    let vault = now();
+    let Some(account) = self::account(&vault, name) else { return broker::refused("the account is gone") };
+    let reply = broker::tokens(&account, Millis::now());
+    // What a provider says beside its tokens is its own matter, but must not repeat them.
+    match vault.real_value_in(reply.body.to_string().as_bytes()) {
+        None => reply,
+        Some(_) => broker::repeated(),
     }
 }
 

@@ -97,6 +97,35 @@ async fn an_answer_that_cannot_be_told_does_not_go_on() {
     }
 }
 
+/// Where the server reads a path as the endpoint's and we do not, the container would get the credential itself.
+#[tokio::test]
+async fn another_spelling_of_the_endpoint_mints_nothing() {
+    let world = World::new().await;
+    let answer = format!("{{\"secret\": \"{SECRET}\"}}");
+    for path in [
+        "/mint/session/",
+        "//mint/session",
+        "/Mint/session",
+        "/mint/x/../session",
+        "/mint/session;x",
+        "/mint%2Fsession",
+    ] {
+        let mut client = Client::new(&world, H1).await;
+        let (status, body) = mint(&mut client, path, 200, answer.clone()).await;
+        assert_eq!((status, body.contains(SECRET)), (403, false), "{path}: {body}");
+        assert!(body.contains("`POST /mint/session`"), "{body}");
+    }
+    let mut client = Client::new(&world, H1).await;
+    let request = client.request("/mint/session").method("PUT").header("x-http-method-override", "POST");
+    let request = request.header("authorization", format!("Bearer {STAND_IN}")).body(full(answer.clone()));
+    let (_, body) = whole(client.send(request.unwrap()).await.unwrap()).await;
+    assert!(!String::from_utf8_lossy(&body).contains(SECRET));
+    assert_eq!(world.upstream.requests(), 0);
+    let mut client = Client::new(&world, H1).await;
+    // What is let through as it is may be written in any way: it is refused when it comes back.
+    assert_eq!(mint(&mut client, "/mint/ticket/", 200, answer.clone()).await, (200, answer));
+}
+
 #[tokio::test]
 async fn a_revoked_container_holds_nothing() {
     let world = World::new().await;

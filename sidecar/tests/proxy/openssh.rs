@@ -195,11 +195,19 @@ async fn git_clones_and_pushes_what_policy_allows_and_is_told_what_it_does_not()
     let ssh = bed.ssh();
     let words: Vec<&str> = ssh.split(' ').skip(1).collect();
     let to = bed.url("x").split(':').next().unwrap().to_owned();
-    for more in [&["-T"][..], &["-tt"], &["-A", "-X"]] {
-        let output = bed.command("ssh", &[&words[..], more, &[&to]].concat()).await;
+    // Who insists on a terminal gets nothing at all.
+    for (more, status, said) in [
+        (&["-T"][..], 1, "understudy: protocol-not-allowed: a shell is not allowed"),
+        (&["-A", "-X"], 1, "understudy: protocol-not-allowed: a shell is not allowed"),
+        (&["-s"], 1, "understudy: protocol-not-allowed: sftp and other subsystems are not allowed"),
+        (&["-tt"], 255, "PTY allocation request failed"),
+    ] {
+        let subsystem = more == ["-s"];
+        let arguments = [&words[..], more, &[&to], if subsystem { &["sftp"] } else { &[] }].concat();
+        let output = bed.command("ssh", &arguments).await;
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(told.contains("understudy: protocol-not-allowed: a shell is not allowed"), "{told}");
+        assert_eq!(output.status.code(), Some(status), "{more:?}: {told}");
+        assert!(told.contains(said), "{more:?}: {told}");
     }
     let output = bed.command("ssh", &[&words[..], &[&to, "id"]].concat()).await;
     assert!(String::from_utf8_lossy(&output.stderr).contains("no other command") && output.stdout.is_empty());
@@ -223,16 +231,19 @@ async fn the_real_server_does_not_know_the_stand_in() {
     let configuration = std::fs::read_to_string(bed.at("sshd_config")).unwrap();
     let port = configuration.lines().next().unwrap().split(' ').nth(1).unwrap().to_owned();
     let ssh = bed.ssh().replace(&format!("-p {}", bed.way.port()), &format!("-p {port}"));
-    let ssh = ssh.replace("StrictHostKeyChecking=yes", "StrictHostKeyChecking=no");
+    // Its host key is not the one that the container knows it by, and without that it would not let it in.
     let words: Vec<&str> = ssh.split(' ').skip(1).collect();
     let to = bed.url("x").split(':').next().unwrap().to_owned();
-    // Its host key is not the sidecar's, either.
-    let output =
-        bed.command("ssh", &[&words[..], &["-o", "UserKnownHostsFile=/dev/null", &to, "id"]].concat()).await;
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success(), "{output:?}");
-    assert!(
-        told.contains("Permission denied (publickey)") || told.contains("HOST IDENTIFICATION HAS CHANGED"),
-        "{told}"
-    );
+    for (checked, said) in
+        [(true, "HOST IDENTIFICATION HAS CHANGED"), (false, "Permission denied (publickey)")]
+    {
+        // The first value of an option counts.
+        let mut options = vec!["-o", "UserKnownHostsFile=/dev/null", "-o", "StrictHostKeyChecking=no"];
+        if checked {
+            options.clear();
+        }
+        let output = bed.command("ssh", &[&options[..], &words, &[&to, "id"]].concat()).await;
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && told.contains(said), "{told}");
+    }
 }

@@ -97,6 +97,31 @@ async fn http_and_tls_do_not_hide_there() {
     assert!(tokio::time::timeout(Duration::from_millis(50), server.accept()).await.is_err());
 }
 
+/// A server may be more lenient than we are: what only begins like TLS or HTTP is no other protocol.
+#[tokio::test]
+async fn what_is_nearly_http_or_tls_does_not_hide_there_either() {
+    let hello = crate::raw::hello(Some(HOST));
+    let in_records_of_one_byte = hello[5..].iter().flat_map(|byte| [22, 3, 1, 0, 1, *byte]).collect();
+    for bytes in [in_records_of_one_byte, b"\r\nGET  / HTTP/1.1\r\nhost: x\r\n\r\n".to_vec()] {
+        for silent in [false, true] {
+            let world = World::new().await;
+            let (server, mut client) = raw(&world, TO_HOST).await;
+            if silent {
+                let (mut peer, _) = server.accept().await.unwrap();
+                client.write_all(&bytes).await.unwrap();
+                let mut seen = Vec::new();
+                let _ = peer.read_to_end(&mut seen).await;
+                assert!(seen.is_empty(), "{}", seen.escape_ascii());
+            } else {
+                client.write_all(&bytes).await.unwrap();
+                assert!(!matches!(client.read(&mut [0]).await, Ok(1..)));
+                assert!(tokio::time::timeout(Duration::from_millis(50), server.accept()).await.is_err());
+            }
+            assert_eq!(world.only_line().await["reason"], "malformed");
+        }
+    }
+}
+
 #[tokio::test]
 async fn raw_bytes_need_a_name_that_was_looked_up() {
     let world = World::new().await;

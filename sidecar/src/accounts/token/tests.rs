@@ -1,3 +1,5 @@
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::json;
 
 use super::super::record::{StandIns, Tokens};
@@ -60,6 +62,7 @@ fn a_refresh_token_that_is_not_answered_stays_and_a_lifetime_is_found() {
         (json!("60"), 60_000),
         (Value::Null, UNKNOWN_LIFETIME * 1000),
         (json!(-1), UNKNOWN_LIFETIME * 1000),
+        (json!(0), UNKNOWN_LIFETIME * 1000),
         (json!(1e300), UNKNOWN_LIFETIME * 1000),
         (json!(u64::MAX), UNKNOWN_LIFETIME * 1000),
     ] {
@@ -67,6 +70,29 @@ fn a_refresh_token_that_is_not_answered_stays_and_a_lifetime_is_found() {
         let record = record().renewed(&oauth, answer(&oauth, 200, body.as_bytes()).ok().unwrap(), Millis(0));
         assert_eq!(record.refresh.expose(), "the-old/refresh+token");
         assert_eq!(record.expires, Some(Millis(expected)), "{expires_in}");
+    }
+}
+
+/// New tokens that seem to be over would be renewed twice a second.
+#[test]
+fn a_lifetime_is_by_the_providers_clock() {
+    let oauth = oauth("chatgpt-account");
+    let jwt = |claims: Value| {
+        let encoded = |part: &Value| BASE64_URL_SAFE_NO_PAD.encode(part.to_string());
+        format!("{}.{}.{}", encoded(&json!({"alg": "RS256"})), encoded(&claims), "c2lnbmF0dXJl".repeat(4))
+    };
+    let now = 2_000_000_000;
+    for (claims, expected) in [
+        (json!({"iat": now - 86_400, "exp": now - 86_400 + 600}), 600),
+        (json!({"iat": now + 86_400, "exp": now + 86_400 + 600}), 600),
+        (json!({"exp": now + 600}), 600),
+        (json!({"exp": now - 600}), UNKNOWN_LIFETIME),
+        (json!({"iat": now, "exp": now}), UNKNOWN_LIFETIME),
+    ] {
+        let body = json!({"access_token": jwt(claims.clone())}).to_string();
+        let answer = answer(&oauth, 200, body.as_bytes()).ok().unwrap();
+        let record = record().renewed(&oauth, answer, Millis(now * 1000));
+        assert_eq!(record.expires, Some(Millis((now + expected) * 1000)), "{claims}");
     }
 }
 

@@ -149,16 +149,47 @@ fn http_is_known_by_its_request_line() {
         (b"GET /\r\n", Classified::Malformed { why: "HTTP/0.9" }),
         (b"GET / HTTP/3.0\r\n", Classified::Malformed { why: "HTTP version that does not exist" }),
         (b"PRI * HTTP/2.0\r\n\r\nXX", Classified::Malformed { why: "HTTP version that does not exist" }),
-        (b"GET  HTTP/1.1\r\n", Classified::Other),
         (b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", Classified::Other),
         (b"EHLO mail.example\r\n", Classified::Other),
-        (b"\r\nGET / HTTP/1.1\r\n", Classified::Other),
         (b"\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10", Classified::Other),
         (b"\x00\x00\x00\x08\x04\xd2\x16\x2f", Classified::Other),
         (b"\x05\x01\x00", Classified::Other),
-        (b"get / HTTP/1.1\r\n", Classified::Other),
+        (b"get key\r\n", Classified::Other),
+        (b"\r\nQUIT\r\n", Classified::Other),
     ] {
         assert_eq!(classify(bytes), wanted, "{:?}", String::from_utf8_lossy(bytes));
+    }
+}
+
+/// Servers take it for a request, so it must not pass for another protocol.
+#[test]
+fn what_a_lenient_server_takes_for_http_is_no_other_protocol() {
+    for bytes in [
+        &b"\r\nGET / HTTP/1.1\r\n"[..],
+        b"\n\n\r\nGET / HTTP/1.1\r\n",
+        b"get / HTTP/1.1\r\n",
+        b"G_T / HTTP/1.1\r\n",
+        b"GET  / HTTP/1.1\r\n",
+        b"GET\t/\tHTTP/1.1\r\n",
+        b"GET / HTTP/1.1 \r\n",
+        b"GET / HTTP/1.1\r\r\n",
+        b"GET / http/1.1\r\n",
+        b"GET  /\r\n",
+        b"GET  HTTP/1.1\r\n",
+    ] {
+        let whole = classify(bytes);
+        assert!(
+            matches!(whole, Classified::Malformed { .. }),
+            "{:?}: {whole:?}",
+            bytes.escape_ascii().to_string()
+        );
+        for end in 0..bytes.len() {
+            assert!(
+                !matches!(classify(&bytes[..end]), Classified::Other),
+                "{end} of {}",
+                bytes.escape_ascii()
+            );
+        }
     }
 }
 

@@ -186,7 +186,7 @@ impl fmt::Display for EndpointPath {
 
 /// The segments of a path, in every way that a server may read it: percent-encoding undone before or after it is
 /// divided, also more than once; `.` and `..` followed; parameters, empty segments, suffixes for formats, and letter case left out.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Readings(Vec<Vec<String>>);
 
 /// How often percent-encoding is undone.

@@ -3,7 +3,7 @@
 use http::Method;
 use understudy_policies::{HostName, HostPattern, PathPattern, RequestPath};
 
-use super::endpoint::is_among;
+use super::endpoint::{EndpointPath, Readings, is_among};
 use crate::credentials::placement::{Placement, Pointer};
 
 /// Where one comes from, and where it may go.
@@ -15,6 +15,8 @@ pub struct Minted {
     pub hosts: Vec<HostPattern>,
     pub method: Method,
     pub paths: Vec<PathPattern>,
+    /// The same, however they are written.
+    pub spellings: Vec<EndpointPath>,
     /// Of the answer, which is JSON.
     pub field: Pointer,
     /// Empty: the host that made it.
@@ -39,5 +41,18 @@ impl Minted {
         self.method == *method
             && is_among(&self.hosts, host, own)
             && self.paths.iter().any(|pattern| pattern.matches_surely(path))
+    }
+
+    /// Whether a server could take a request for one that does.
+    pub fn could_be_made_by<'h>(
+        &'h self,
+        host: &HostName,
+        methods: &[Method],
+        readings: &Readings,
+        own: impl IntoIterator<Item = &'h HostPattern>,
+    ) -> bool {
+        methods.contains(&self.method)
+            && is_among(&self.hosts, host, own)
+            && self.spellings.iter().any(|path| path.matches(readings))
     }
 }

@@ -303,6 +303,9 @@ impl Source<'_> {
         let path =
             |text: &String| text.parse().map_err(|error| self.error(&raw.paths, format!("`paths`: {error}")));
         let paths = raw.paths.get_ref().0.iter().map(path).collect::<Result<Vec<_>, _>>()?;
+        let spelling =
+            |text: &String| text.parse().map_err(|error| self.error(&raw.paths, format!("`paths`: {error}")));
+        let spellings = raw.paths.get_ref().0.iter().map(spelling).collect::<Result<Vec<_>, _>>()?;
         let field = raw.field.get_ref().parse();
         let field = field.map_err(|error| self.error(&raw.field, format!("`field`: {error}")))?;
         let placement = |text: &String| match text.parse() {
@@ -317,7 +320,7 @@ impl Source<'_> {
             }
         }
         let (wrap, confirmed) = (raw.wrap, raw.confirmed);
-        Ok(Minted { label, hosts, method, paths, field, used_at, placements, wrap, confirmed })
+        Ok(Minted { label, hosts, method, paths, spellings, field, used_at, placements, wrap, confirmed })
     }
 
     fn hosts(&self, written: Option<&Spanned<OneOrMany<String>>>) -> Result<Vec<HostPattern>, DocumentError> {
