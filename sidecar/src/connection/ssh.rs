@@ -30,8 +30,6 @@ use crate::reason::Reason;
 
 /// For the container to read what it was told last.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// From the first byte to a command. A person may have to find out first what the key is for.
-const LOGIN: Duration = Duration::from_secs(60);
 /// Without a byte either way. Servers that work send something to keep clients waiting (git's `keepalive`, 5 s).
 const IDLE: Duration = Duration::from_secs(15 * 60);
 
@@ -81,7 +79,7 @@ impl Ssh {
         let guest = tokio::select! {
             guest = opened.recv() => guest,
             _ = &mut running => None,
-            () = tokio::time::sleep(LOGIN) => return Err(Fault::new(Reason::Timeout, "no login in time")),
+            () = tokio::time::sleep(gateway.limits().handshake) => return Err(Fault::new(Reason::Timeout, "no login in time")),
         };
         let Some(mut guest) = guest else {
             return Err(seen
@@ -112,7 +110,7 @@ async fn session(
     line: &mut Line,
     passed: &Arc<Passed>,
 ) -> Result<(), Fault> {
-    let asked = timeout(LOGIN, asked(guest, handle)).await;
+    let asked = timeout(gateway.limits().handshake, asked(guest, handle)).await;
     let Asked { command, version } =
         asked.map_err(|_| Fault::new(Reason::Timeout, "logged in, and no command in time"))??;
     line.entry(|entry| {

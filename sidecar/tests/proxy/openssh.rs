@@ -235,7 +235,7 @@ async fn the_real_server_does_not_know_the_stand_in() {
     let words: Vec<&str> = ssh.split(' ').skip(1).collect();
     let to = bed.url("x").split(':').next().unwrap().to_owned();
     for (checked, said) in
-        [(true, "HOST IDENTIFICATION HAS CHANGED"), (false, "Permission denied (publickey)")]
+        [(true, "HOST IDENTIFICATION HAS CHANGED"), (false, "Permission denied (publickey")]
     {
         // The first value of an option counts.
         let mut options = vec!["-o", "UserKnownHostsFile=/dev/null", "-o", "StrictHostKeyChecking=no"];

@@ -8,8 +8,10 @@ use russh::keys::ssh_key::private::Ed25519Keypair;
 use russh::keys::{PrivateKey, PrivateKeyWithHashAlg, PublicKeyOrCertificate};
 use russh::server::{Auth, ChannelOpenHandle, Msg, PublicKeyOffer, Session, VerifiedPublicKey};
 use russh::{Channel, ChannelId, ChannelMsg, client, server};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use understudy::credentials::{Grants, Rights};
+use understudy::proxy::Limits;
 use understudy_policies::{Policy, PolicySet};
 
 use crate::world::{HOST, Options, TO_HOST, World};
@@ -153,6 +155,10 @@ impl Bed {
 
     /// The server is known by the host key of that seed.
     async fn knowing(host_key: u8) -> Self {
+        Self::with(host_key, RULES, Limits::default()).await
+    }
+
+    async fn with(host_key: u8, rules: &'static str, limits: Limits) -> Self {
         let (server, port) = Server::start().await;
         let provider = format!(
             "kind = \"ssh-key\"\nhost-keys = \"{}\"",
@@ -162,7 +168,8 @@ impl Bed {
         let options = Options {
             provider: provider.leak(),
             value: value.leak(),
-            rules: RULES,
+            rules,
+            limits,
             dialled: Some(port),
             ..Options::default()
         };
@@ -175,8 +182,15 @@ impl Bed {
         PrivateKey::from_openssh(pem).unwrap()
     }
 
+    async fn stream(&self) -> TcpStream {
+        self.world.connect_at(self.world.listener, (TO_HOST, 22).into()).await
+    }
+
     async fn connect(&self) -> (client::Handle<Agent>, Agent) {
-        let stream = self.world.connect_at(self.world.listener, (TO_HOST, 22).into()).await;
+        self.connect_over(self.stream().await).await
+    }
+
+    async fn connect_over(&self, stream: TcpStream) -> (client::Handle<Agent>, Agent) {
         let host_key = self.world.vault.current().ssh_host_key().unwrap().public().clone();
         let agent = Agent { host_key, banner: Arc::default() };
         let config = Arc::new(client::Config::default());
@@ -245,13 +259,14 @@ async fn a_command_of_gits_runs_with_the_real_key_and_its_ends_are_passed_on() {
     let ended = bed.run("git-upload-pack 'org/read.git'", &input).await;
     assert!(ended.out == input, "{} bytes came back", ended.out.len());
     assert_eq!((ended.err.as_str(), ended.status), ("progress", Some(7)));
-    let seen = bed.server.0.lock().unwrap();
-    assert_eq!(
-        (&seen.users[..], &seen.commands[..]),
-        (&["git".to_owned()][..], &["git-upload-pack 'org/read.git'".to_owned()][..])
-    );
-    assert_eq!(seen.env, [("GIT_PROTOCOL".to_owned(), "version=2".to_owned())]);
-    drop(seen);
+    {
+        let seen = bed.server.0.lock().unwrap();
+        assert_eq!(
+            (&seen.users[..], &seen.commands[..]),
+            (&["git".to_owned()][..], &["git-upload-pack 'org/read.git'".to_owned()][..])
+        );
+        assert_eq!(seen.env, [("GIT_PROTOCOL".to_owned(), "version=2".to_owned())]);
+    }
     let line = bed.line().await;
     for (field, value) in [
         ("protocol", "ssh"),
@@ -390,5 +405,67 @@ async fn a_revocation_and_a_change_of_policy_end_it() {
         let line = bed.line().await;
         assert_eq!(line["decision"], "terminated", "{line}");
         assert_eq!(line["reason"], if revoked { "revoked" } else { "host-not-allowed" }, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn silence_and_what_is_not_ssh_end_with_one_line() {
+    let short = Duration::from_millis(200);
+    let limits = Limits { first_bytes: short, handshake: short, ..Limits::default() };
+    for (sent, reason) in [
+        (&b""[..], "timeout"),
+        (b"SSH-2.0-x\r\n", "timeout"),
+        (b"SSH-2.0-x\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "malformed"),
+        (b"SSH-1.5-x\r\n", "malformed"),
+        (&[b'x'; 100_000], "malformed"),
+        (b"GET / HTTP/1.1\r\n\r\n", "timeout"),
+    ] {
+        let bed = Bed::with(HOST_KEY, RULES, limits).await;
+        let mut stream = bed.stream().await;
+        drop(stream.write_all(sent).await);
+        let mut said = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut said)).await;
+        assert!(ended.is_ok(), "{sent:?}");
+        assert!(said.is_empty() || said.starts_with(b"SSH-2.0-understudy\r\n"), "{said:?}");
+        let line = bed.line().await;
+        let short = sent.get(..16).unwrap_or(sent);
+        assert_eq!((&line["protocol"], &line["reason"]), (&"ssh".into(), &reason.into()), "{short:?}: {line}");
+    }
+    // Logged in, and then nothing.
+    let bed = Bed::with(HOST_KEY, RULES, Limits { handshake: Duration::from_secs(1), ..Limits::default() }).await;
+    let (_handle, channel) = bed.session().await;
+    let ended = finish(channel, b"").await;
+    assert!(ended.err.is_empty() || ended.err.contains("understudy"), "{ended:?}");
+    assert_ne!(bed.line().await["decision"], "allowed");
+}
+
+#[tokio::test]
+async fn a_tunnel_and_a_raw_rule_are_no_ways_around_it() {
+    let raw = "[[allow]]\nhost = \"api.example.com\"\nport = 22\ntcp = true\n";
+    for rules in [RULES, raw] {
+        for tunnelled in [true, false] {
+            let bed = Bed::with(HOST_KEY, rules, Limits::default()).await;
+            let stream = if tunnelled {
+                let mut stream = bed.world.connect(TO_HOST).await;
+                let ask = format!("CONNECT {HOST}:22 HTTP/1.1\r\nhost: {HOST}:22\r\n\r\n");
+                stream.write_all(ask.as_bytes()).await.unwrap();
+                let mut answer = [0; 39];
+                stream.read_exact(&mut answer).await.unwrap();
+                assert!(answer.ends_with(b"\r\n\r\n"), "{:?}", String::from_utf8_lossy(&answer));
+                stream
+            } else {
+                bed.stream().await
+            };
+            // Its host key is the sidecar's, or this would fail.
+            let (mut handle, _) = bed.connect_over(stream).await;
+            let own = PrivateKeyWithHashAlg::new(Arc::new(key(REAL)), None);
+            assert!(!handle.authenticate_publickey("git", own).await.unwrap().success());
+            let stand_in = PrivateKeyWithHashAlg::new(Arc::new(bed.stand_in()), None);
+            assert!(handle.authenticate_publickey("git", stand_in).await.unwrap().success());
+            let channel = handle.channel_open_session().await.unwrap();
+            channel.exec(true, "git-upload-pack 'org/read'").await.unwrap();
+            let ended = finish(channel, b"x").await;
+            assert_eq!(ended.status, Some(if rules == RULES { 7 } else { 1 }), "{ended:?}");
+        }
     }
 }
