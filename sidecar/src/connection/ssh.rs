@@ -70,21 +70,18 @@ impl Ssh {
         let config = Arc::new(door::config(key));
         let greeted =
             timeout(gateway.limits().first_bytes, russh::server::run_stream(config, stream, door)).await;
-        let mut running = match greeted {
+        let running = match greeted {
             Ok(Ok(running)) => running,
             Ok(Err(error)) => return Err(Fault::new(Reason::Malformed, &format!("SSH: {error}"))),
             Err(_) => return Err(Fault::new(Reason::Timeout, "no SSH client has said so in time")),
         };
         let handle = running.handle();
-        let guest = tokio::select! {
-            guest = opened.recv() => guest,
-            _ = &mut running => None,
-            () = tokio::time::sleep(gateway.limits().handshake) => return Err(Fault::new(Reason::Timeout, "no login in time")),
+        let Ok(guest) = timeout(gateway.limits().handshake, opened.recv()).await else {
+            return Err(Fault::new(Reason::Timeout, "no login in time"));
         };
         let Some(mut guest) = guest else {
-            return Err(seen
-                .take()
-                .unwrap_or_else(|| Fault::broken_off("the container ended it without a command")));
+            let ended = timeout(FAREWELL, running).await;
+            return Err(seen.take().unwrap_or_else(|| without_a_session(ended.unwrap_or(Ok(())))));
         };
         line.entry(|entry| entry.secrets = vec![guest.secret.clone()]);
         let passed = Arc::new(Passed::default());
@@ -132,6 +129,16 @@ async fn session(
     tokio::select! {
         result = pump::pump(guest, &mut upstream, passed, IDLE) => result,
         fault = withdrawn(container, host, port, &command, &secret) => Err(fault),
+    }
+}
+
+fn without_a_session(ended: Result<(), russh::Error>) -> Fault {
+    use russh::Error;
+    match ended {
+        Ok(()) | Err(Error::Disconnect | Error::HUP | Error::IO(_)) => {
+            Fault::broken_off("the container ended it without a command")
+        }
+        Err(error) => Fault::new(Reason::Malformed, &format!("SSH: {error}")),
     }
 }
 

@@ -418,7 +418,7 @@ async fn silence_and_what_is_not_ssh_end_with_one_line() {
         (b"SSH-2.0-x\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "malformed"),
         (b"SSH-1.5-x\r\n", "malformed"),
         (&[b'x'; 100_000], "malformed"),
-        (b"GET / HTTP/1.1\r\n\r\n", "timeout"),
+        (b"GET / HTTP/1.1\r\n\r\n", "malformed"),
     ] {
         let bed = Bed::with(HOST_KEY, RULES, limits).await;
         let mut stream = bed.stream().await;
@@ -429,10 +429,15 @@ async fn silence_and_what_is_not_ssh_end_with_one_line() {
         assert!(said.is_empty() || said.starts_with(b"SSH-2.0-understudy\r\n"), "{said:?}");
         let line = bed.line().await;
         let short = sent.get(..16).unwrap_or(sent);
-        assert_eq!((&line["protocol"], &line["reason"]), (&"ssh".into(), &reason.into()), "{short:?}: {line}");
+        assert_eq!(
+            (&line["protocol"], &line["reason"]),
+            (&"ssh".into(), &reason.into()),
+            "{short:?}: {line}"
+        );
     }
     // Logged in, and then nothing.
-    let bed = Bed::with(HOST_KEY, RULES, Limits { handshake: Duration::from_secs(1), ..Limits::default() }).await;
+    let bed =
+        Bed::with(HOST_KEY, RULES, Limits { handshake: Duration::from_secs(1), ..Limits::default() }).await;
     let (_handle, channel) = bed.session().await;
     let ended = finish(channel, b"").await;
     assert!(ended.err.is_empty() || ended.err.contains("understudy"), "{ended:?}");
