@@ -109,6 +109,8 @@ pub enum SecretKind {
     Basic,
     /// An account: tokens that the sidecar renews (RFC 6749).
     Oauth,
+    /// A private key that logs in to SSH servers (RFC 4252 section 7). No login of a harness is one.
+    SshKey,
 }
 
 /// A variable of the environment that the program prefers to the login.
@@ -253,6 +255,7 @@ impl SecretKind {
             Self::Bearer => "bearer",
             Self::Basic => "basic",
             Self::Oauth => "oauth",
+            Self::SshKey => "ssh-key",
         }
     }
 }

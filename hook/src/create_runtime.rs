@@ -10,8 +10,9 @@ use anyhow::{Context as _, Result, bail};
 use understudy_control::{Attach, Request, SocketRole};
 
 use crate::installation::Installation;
+use crate::network::mode::Mode;
 use crate::network::netns::{Forbidden, Netns};
-use crate::network::{self, Sealed};
+use crate::network::{self, Enclosed};
 use crate::process::Process;
 use crate::record::{Record, Running};
 use crate::sidecar;
@@ -36,11 +37,12 @@ pub(crate) fn attach(state: &Path, stdin: impl io::Read) -> Result<()> {
 
     environment::unchanged(&record.environment, &container.bundle)?;
     let netns = Netns::of_container(&process, &Forbidden::host()?)?;
-    let Sealed { sockets, netns: sealed } = network::seal(&netns, None, &installation.nft)?;
-    let attach = Attach { id: container.id, netns: sealed, sockets: SocketRole::ALL.to_vec() };
+    let mode = Mode::asked(&record.prepare.annotations)?;
+    let Enclosed { sockets, netns: enclosed } = network::enclose(&netns, None, &mode, &installation.nft)?;
+    let attach = Attach { id: container.id, netns: enclosed, sockets: SocketRole::ALL.to_vec() };
     sidecar::hand_over(&installation, &netns, Request::Attach(attach), &sockets.descriptors())?;
     let (pid, start_time) = (process.pid(), process.start_time());
-    record.running = Some(Running { pid, start_time, netns: sealed });
+    record.running = Some(Running { pid, start_time, netns: enclosed });
     record.environment.clear();
     record.save(&installation)
 }

@@ -28,6 +28,7 @@ mod state;
 mod testing;
 mod trust;
 mod why;
+mod workspace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ use clap::{Parser, Subcommand};
 
 /// OCI hook that gives agent containers stand-ins and a policed way out.
 ///
-/// Podman calls the stages; people call `install`, `doctor`, `why` and `uninstall`.
+/// Podman calls the stages; people call `install`, `doctor`, `why`, `scan` and `uninstall`.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Arguments {
@@ -54,6 +55,8 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Show why containers were refused
     Why(why::Arguments),
+    /// Look for what an agent may have left in a directory for programs of the host; runs none of them
+    Scan(workspace::scan::Arguments),
     /// Hook stage: changes the configuration on stdin
     #[command(hide = true)]
     Precreate(StageArguments),
@@ -94,6 +97,7 @@ pub fn main() -> ExitCode {
         Command::Uninstall(arguments) => install::uninstall(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Why(arguments) => why::run(&arguments),
+        Command::Scan(arguments) => workspace::scan::run(&arguments),
         Command::Precreate(stage) => precreate::run(&stage.state),
         Command::Required(stage) => precreate::required::run(&stage.state),
         Command::CreateRuntime(stage) => create_runtime::run(&stage.state),

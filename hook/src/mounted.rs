@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::workspace::guard::Guarded;
+
 /// A path within a file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
@@ -54,6 +56,7 @@ struct Mount {
     device: String,
     root: PathBuf,
     point: PathBuf,
+    read_only: bool,
     overlay: bool,
 }
 
@@ -70,6 +73,17 @@ impl Mounts {
             let found =
                 left.iter().position(|mount| mount.device == place.device && mount.root == place.path);
             found.map(|found| left.swap_remove(found)).is_none()
+        })
+    }
+
+    /// The first of `expected` that is not mounted where it is to be, beside what it lies in.
+    pub(crate) fn first_unguarded<'a>(&self, expected: &'a [Guarded]) -> Option<&'a Guarded> {
+        let of = |place: &Place, mount: &Mount| mount.device == place.device && mount.root == place.path;
+        expected.iter().find(|guarded| {
+            let points = self.0.iter().filter(|mount| of(&guarded.mount, mount));
+            let points: Vec<PathBuf> = points.map(|mount| mount.point.join(&guarded.below)).collect();
+            let is_guard = |mount: &&Mount| of(&guarded.place, mount) && mount.read_only == guarded.read_only;
+            !self.0.iter().filter(is_guard).any(|mount| points.contains(&mount.point))
         })
     }
 
@@ -100,9 +114,10 @@ fn mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let device = String::from_utf8(fields.nth(2)?.to_vec()).ok()?;
     let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
+    let read_only = fields.next()?.split(|byte| *byte == b',').any(|option| option == b"ro");
     let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
     let overlay = kind == b"overlay" || kind == b"fuse.fuse-overlayfs";
-    Some(Mount { device, root, point, overlay })
+    Some(Mount { device, root, point, read_only, overlay })
 }
 
 /// Blank, tab, line feed and backslash are written as three octal digits.
@@ -216,6 +231,30 @@ mod tests {
             mounts.first_missing(&serde_json::from_slice::<Vec<Place>>(&written).unwrap()).unwrap().shown(),
             "/home/u/.ssh"
         );
+    }
+
+    #[test]
+    fn a_guard_that_is_elsewhere_or_of_something_else_or_writable_is_missed() {
+        let table = "22 1 254:1 /home/u/p /work rw - ext4 x rw\n\
+                     23 22 254:1 /home/u/p/.git /work/.git rw - ext4 x rw\n\
+                     24 23 254:1 /home/u/p/.git/hooks /work/.git/hooks ro,nosuid - ext4 x rw\n\
+                     25 23 254:1 /home/u/.ssh /work/.git/config ro - ext4 x rw\n\
+                     26 22 254:1 /home/u/p/.envrc /elsewhere/.envrc ro - ext4 x rw\n";
+        let mounts = Mounts::parse(table.as_bytes()).unwrap();
+        let at = |path: &str| Place {
+            device: "254:1".into(),
+            path: path.into(),
+            overlay: false,
+            mount_points: Vec::new(),
+        };
+        let missed = |below: &str, read_only| {
+            let place = at(&format!("/home/u/p/{below}"));
+            let guarded = [Guarded { mount: at("/home/u/p"), below: below.into(), place, read_only }];
+            mounts.first_unguarded(&guarded).is_some()
+        };
+        assert!(!missed(".git", false) && !missed(".git/hooks", true));
+        assert!(missed(".git", true) && missed(".git/hooks", false));
+        assert!(missed(".git/config", true) && missed(".envrc", true) && missed(".vscode", true));
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! A container's network namespace: found, entered, and redirected to sockets that the sidecar will hold.
 
+#[cfg(test)]
+mod guarded_tests;
+pub(crate) mod listeners;
+pub(crate) mod mode;
 pub(crate) mod netlink;
 pub(crate) mod netns;
 pub(crate) mod nft;
@@ -13,50 +17,53 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use understudy_control::NetnsId;
 
+use self::mode::Mode;
 use self::netns::{Identity, Netns};
 use self::ruleset::Ruleset;
 use self::sockets::Sockets;
 
-/// A sealed namespace's new sockets, to which its rules point.
+/// A namespace's new sockets, to which its rules point.
 #[derive(Debug)]
-pub(crate) struct Sealed {
+pub(crate) struct Enclosed {
     pub(crate) sockets: Sockets,
     pub(crate) netns: NetnsId,
 }
 
-/// Makes sockets and rules in `netns`, which replace earlier ones. `expected` is what a namespace that was sealed before
+/// Makes sockets and rules in `netns`, which replace earlier ones. `expected` is what a namespace that was enclosed before
 /// must still be; nothing in it is changed if it is another.
-pub(crate) fn seal(netns: &Netns, expected: Option<NetnsId>, nft: &Path) -> Result<Sealed> {
+pub(crate) fn enclose(netns: &Netns, expected: Option<NetnsId>, mode: &Mode, nft: &Path) -> Result<Enclosed> {
     let Identity { device, inode } = netns.identity();
     if expected.is_some_and(|expected| (expected.device, expected.inode) != (device, inode)) {
-        bail!("its process is in another network namespace than the one that was sealed");
+        bail!("its process is in another network namespace than the one that was enclosed");
     }
     netns.inside(|| {
-        let sockets = prepare(expected.map(|netns| netns.cookie))?;
-        redirect(&sockets, nft)?;
+        let sockets = prepare(mode, expected.map(|netns| netns.cookie))?;
+        redirect(mode, &sockets, nft)?;
         if expected.is_some() {
             // A kernel built without this keeps them until they time out, which costs a resolver some time.
             let _ = netlink::forget_connections();
         }
-        Ok(Sealed { netns: NetnsId { device, inode, cookie: sockets.cookie()? }, sockets })
+        Ok(Enclosed { netns: NetnsId { device, inode, cookie: sockets.cookie()? }, sockets })
     })
 }
 
-/// The sockets, in the calling thread's network namespace. It must have nothing but `lo`. (With a user namespace Podman
-/// may still add a network later: `place` looks again.)
-pub(crate) fn prepare(expected_cookie: Option<u64>) -> Result<Sockets> {
-    netlink::only_loopback()?;
+/// The sockets, in the calling thread's network namespace. A sealed one must have nothing but `lo`. (With a user namespace
+/// Podman may still add a network later: `place` looks again.)
+pub(crate) fn prepare(mode: &Mode, expected_cookie: Option<u64>) -> Result<Sockets> {
+    if *mode == Mode::Sealed {
+        netlink::only_loopback()?;
+    }
     netlink::loopback_up()?;
     sockets::enable_ipv6()?;
     let sockets = Sockets::bind()?;
     if expected_cookie.is_some_and(|expected| sockets.cookie().ok() != Some(expected)) {
-        bail!("its network namespace has another cookie than the one that was sealed");
+        bail!("its network namespace has another cookie than the one that was enclosed");
     }
     Ok(sockets)
 }
 
-/// The rules come before the routes: until then nothing but loopback can be reached at all.
-pub(crate) fn redirect(sockets: &Sockets, nft: &Path) -> Result<()> {
-    nft::apply(nft, &Ruleset::sealed(sockets.ports()?))?;
-    netlink::local_default_routes()
+/// The rules come before the routes: until then nothing is reached that is not reached without them.
+pub(crate) fn redirect(mode: &Mode, sockets: &Sockets, nft: &Path) -> Result<()> {
+    nft::apply(nft, &Ruleset::of(mode, sockets.ports()?))?;
+    netlink::default_routes(mode)
 }

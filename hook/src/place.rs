@@ -3,6 +3,7 @@
 
 pub(crate) mod block;
 pub(crate) mod home;
+pub(crate) mod lines;
 pub(crate) mod login;
 pub(crate) mod merge;
 pub(crate) mod tree;
@@ -17,11 +18,13 @@ use understudy_control::{LoginFile, PlacedFile, Placement, Write};
 
 use self::tree::{Directory, TreeError};
 use crate::mounted::{Mounts, Place};
-use crate::network::netlink;
+use crate::network::{listeners, netlink};
+use crate::workspace::guard::Guarded;
 
 /// Mounted read-only by precreate.
 const PLACEMENT: &str = "run/understudy/place.json";
 const MOUNTS: &str = "run/understudy/mounts.json";
+const GUARDS: &str = "run/understudy/guards.json";
 /// Bytes of state at the most; a runtime's is a few hundred.
 const MAX_STATE: u64 = 1 << 20;
 
@@ -30,12 +33,15 @@ pub(crate) struct Arguments {
     /// What the container's environment calls its home
     #[arg(long, value_name = "DIR", hide = true)]
     home: Vec<PathBuf>,
+    /// The container has a network, and rules that guard it
+    #[arg(long, hide = true)]
+    guarded: bool,
 }
 
 /// An error is an exit status other than 0, and then the runtime does not start the container.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     take_state(io::stdin().lock());
-    let placed = sealed_and_placed(&arguments.home).context("the container is not started");
+    let placed = enclosed_and_placed(arguments).context("the container is not started");
     if let Err(error) = &placed {
         tell_the_container(&format!("understudy-hook: {error:#}\n"));
     }
@@ -43,13 +49,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// With a user namespace Podman makes a network only now, after createRuntime, and its configuration does not always
-/// tell (`--dns=none`), so this is where it is certain that there is none.
-fn sealed_and_placed(homes: &[PathBuf]) -> Result<()> {
-    netlink::only_loopback()?;
+/// tell (`--dns=none`), so this is where it is certain that there is none, or nothing but the network.
+fn enclosed_and_placed(arguments: &Arguments) -> Result<()> {
+    if arguments.guarded {
+        listeners::only_the_sidecars(Path::new("/proc/self"))?;
+    } else {
+        netlink::only_loopback()?;
+    }
     let root = Directory::root()?;
     let bound: Vec<Place> = read(&root, MOUNTS)?;
-    as_looked_at(&Mounts::read().context("/proc/self/mountinfo")?, &bound)?;
-    start(&root, homes)
+    let guards: Vec<Guarded> = read(&root, GUARDS)?;
+    let mounts = Mounts::read().context("/proc/self/mountinfo")?;
+    as_looked_at(&mounts, &bound)?;
+    all_guarded(&mounts, &guards)?;
+    start(&root, &arguments.home)
 }
 
 /// Precreate looked at paths, and the runtime mounted what they meant a moment later.
@@ -60,6 +73,17 @@ fn as_looked_at(mounts: &Mounts, bound: &[Place]) -> Result<()> {
             "{} was put in another's place while the container started: what is mounted is not what was looked at (start \
              it again; if that does not help, see what changes the directories that you mount)",
             place.shown()
+        ),
+    }
+}
+
+fn all_guarded(mounts: &Mounts, guards: &[Guarded]) -> Result<()> {
+    match mounts.first_unguarded(guards) {
+        None => Ok(()),
+        Some(guarded) => bail!(
+            "{} was to be guarded (read-only, or kept in its place) and is not: something changed it while the container \
+             started (start it again; if that does not help, see what changes the directories that you mount)",
+            guarded.place.shown()
         ),
     }
 }
@@ -162,6 +186,7 @@ fn put(root: &Directory, home: &Path, file: &PlacedFile) -> Result<(), PutError>
         (Write::MergeEnv, existing) => {
             variables::merge(existing.as_deref().unwrap_or_default(), &file.content)
         }
+        (Write::MergeLines, existing) => lines::merge(existing.as_deref().unwrap_or_default(), &file.content),
         (Write::Block, None) if file.content.is_empty() => return Ok(()),
         (Write::Block, existing) => block::put(existing.as_deref().unwrap_or_default(), &file.content),
     };

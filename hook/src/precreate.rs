@@ -23,18 +23,21 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
-use understudy_control::Refusal;
+use understudy_control::{Refusal, annotation};
 
 use crate::installation::Installation;
 use crate::managed;
+use crate::network::mode::Mode;
 use crate::record::Record;
 use crate::refusals;
+use crate::workspace::guard::guards;
+use crate::workspace::protected::Relaxed;
 pub(crate) use annotations::is_ours;
 use config::Config;
 use storage::Storage;
 
 /// Where a container sees its guest files and the hook's binary, both read-only.
-const GUEST: &str = "/run/understudy";
+const GUEST: &str = understudy_control::guest::DIRECTORY;
 const GUEST_BINARY_DIRECTORY: &str = "/run/understudy-bin";
 const GUEST_BINARY: &str = "/run/understudy-bin/understudy-hook";
 
@@ -84,11 +87,12 @@ fn permitted(
     let storage = Storage::locate(config)?;
     let origin = storage.origin(config)?;
     name.clone_from(&origin.name);
-    if let Some(role) = asked.get(understudy_control::annotation::ROLE) {
+    if let Some(role) = asked.get(annotation::ROLE) {
         sidecar::check_role(role, origin.image.as_ref(), installation)?;
         sidecar::remember_mounts(installation, config, &storage).map_err(|error| failed(&error))?;
         return Ok(config.document.clone());
     }
+    let mode = Mode::asked(&asked)?;
     let private = sidecar::remembered_mounts(installation).map_err(|error| failed(&error))?;
     let bound = guard::check(
         &config.spec,
@@ -96,13 +100,19 @@ fn permitted(
             installation,
             storage: &storage,
             private: &private,
+            mode: &mode,
             host: &host::Kernel::default(),
         },
     )?;
+    let relaxed = Relaxed::asked(asked.get(annotation::WORKSPACE).map(String::as_str))?;
     let mut request = prepare::request(config, origin, asked);
     request.managed = managed::files()?;
     let prepared = prepare::ask(installation, request.clone())?;
-    change::apply(config, installation, request, &prepared, &bound).map_err(|error| failed(&error))
+    // Last, since it may make a directory of git's: nothing is made for a container that is refused.
+    let volumes = storage.graph_root.join("volumes");
+    let guards = guards(config.mounts(), &storage.userdata, &volumes, &relaxed)?;
+    let work = change::Work { prepared: &prepared, bound: &bound, guards: &guards };
+    change::apply(config, installation, request, &work).map_err(|error| failed(&error))
 }
 
 /// Id, refusal and whether AF_VSOCK passes, of a configuration that is understood.

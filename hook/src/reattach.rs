@@ -14,8 +14,9 @@ use understudy_control::{Attach, ContainerId, Prepare, Reattach, Request, Socket
 use crate::StageArguments;
 use crate::installation::Installation;
 use crate::managed;
+use crate::network::mode::Mode;
 use crate::network::netns::{Forbidden, Netns};
-use crate::network::{self, Sealed};
+use crate::network::{self, Enclosed};
 use crate::process::Process;
 use crate::reap;
 use crate::record::Record;
@@ -124,8 +125,10 @@ fn give_back(
     }
 
     let netns = Netns::of_container(&process, forbidden)?;
-    let Sealed { sockets, netns: sealed } = network::seal(&netns, Some(running.netns), &installation.nft)?;
-    let attach = Attach { id: id.clone(), netns: sealed, sockets: SocketRole::ALL.to_vec() };
+    let mode = Mode::asked(&record.prepare.annotations)?;
+    let Enclosed { sockets, netns: enclosed } =
+        network::enclose(&netns, Some(running.netns), &mode, &installation.nft)?;
+    let attach = Attach { id: id.clone(), netns: enclosed, sockets: SocketRole::ALL.to_vec() };
     // What the administrator has written since holds from now on.
     let prepare = Prepare { managed: managed::files()?, ..record.prepare };
     let question = Request::Reattach(Box::new(Reattach { prepare, attach }));

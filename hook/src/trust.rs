@@ -87,6 +87,18 @@ pub(crate) fn collect(root: &Path, authority: &str, mounted: &[&Path]) -> Result
     Ok(Trust { authority, bundle: encode(&all), java, chromium, places, notes })
 }
 
+/// Whether a file can be mounted at `path`, whose directory the image must have, without making one in what is `mounted`.
+pub(crate) fn may_lie_at(root: &Path, path: &str, mounted: &[&Path]) -> bool {
+    let spot = rooted::spot(root, path, false);
+    // A file of the image's own is not covered.
+    spot.is_ok_and(|spot| {
+        spot.is_some_and(|spot| {
+            spot.size.is_none_or(|size| size == 0)
+                && !mounted.iter().any(|mounted| spot.real.starts_with(mounted))
+        })
+    })
+}
+
 fn only_certificates(pem: &str) -> Result<Vec<Vec<u8>>> {
     match certificates(pem.as_bytes()) {
         (good, 0) => Ok(good),

@@ -590,7 +590,7 @@ mod tests {
     fn a_mistake_is_an_error_with_its_place() {
         for (text, said) in [
             ("host = []", "/m.toml:1:1: unknown key `host`; did you mean `hosts`?"),
-            ("modes = []", "/m.toml:1:1: unknown key `modes`; "),
+            ("colours = []", "/m.toml:1:1: unknown key `colours`; "),
             ("hosts = \"*.com\"", "/m.toml:1:9: `hosts`: \"*.com\": `*.com` would match"),
             ("\n[annotations]\nforbid = \"understudy.alow\"", "/m.toml:3:10: `forbid`: no annotation"),
             ("required-images = \"a\"", "/m.toml:1:19: images or labels without"),

@@ -9,6 +9,7 @@ pub mod raw;
 mod refusal;
 mod relay;
 mod splice;
+pub mod ssh;
 
 pub use accept::serve;
 pub use classify::{Classified, classify};

@@ -32,6 +32,7 @@ pub mod scrub;
 pub mod secret;
 mod slots;
 pub mod source;
+pub mod ssh;
 pub mod stand_in;
 pub mod terms;
 pub mod vault;

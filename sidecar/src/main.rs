@@ -9,7 +9,10 @@ use clap::{Parser, Subcommand};
 use understudy::config::Directories;
 use understudy::credentials::Catalogue;
 use understudy::secrets::{add, kinds};
-use understudy::{check, explain, harness_files, login, policy_files, secrets, serve, status, trail};
+use understudy::{
+    check, environment_file, explain, harness_files, login, policy_files, quadlet, secrets, serve, status,
+    trail,
+};
 use understudy_control::{Client, ControlDirectory, Decide, Effect, Lasting, Reply, Request};
 use understudy_harnesses::Harnesses;
 
@@ -33,6 +36,11 @@ enum Command {
     Check(Directories),
     /// Say what policy makes of a request, by which rule, and what would change it; reads files only
     Explain(explain::Arguments),
+    /// Print what a container of a harness is given in its environment, for --env-file and EnvironmentFile=
+    Env(environment_file::Arguments),
+    /// Print systemd units for Quadlet, filled in
+    #[command(subcommand)]
+    Quadlet(quadlet::Command),
     /// The policies that there are
     #[command(subcommand)]
     Policy(policy_files::Command),
@@ -214,6 +222,8 @@ fn main() -> ExitCode {
             .map(|()| ExitCode::SUCCESS),
         Command::Check(directories) => Ok(check::run(&directories)),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Env(arguments) => environment_file::run(&arguments),
+        Command::Quadlet(command) => quadlet::run(&command),
         Command::Policy(command) => policy_files::run(&command),
         Command::Harness(command) => harness_files::run(&command),
         Command::Status { control, json } => print_status(&control, json),

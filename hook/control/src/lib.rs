@@ -9,6 +9,7 @@ pub mod attach;
 pub mod channel;
 pub mod client;
 pub mod directory;
+pub mod guest;
 pub mod id;
 pub mod message;
 pub mod operator;

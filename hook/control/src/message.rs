@@ -215,6 +215,8 @@ pub enum Write {
     MergeJson,
     /// `content` is `KEY=value` lines, which take the place of those of the same keys.
     MergeEnv,
+    /// `content` is lines that are added at the end, but for those that are there.
+    MergeLines,
     /// `content` is a block of a text for people, between marks of ours, which takes the place of an earlier one; an
     /// empty one only removes that.
     Block,

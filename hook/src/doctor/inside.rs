@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::net::{acceptfrom, sockopt};
 
 use crate::network;
+use crate::network::mode::Mode;
 
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -23,9 +24,9 @@ pub(crate) fn run(nft: &Path) -> Result<()> {
         links.lines().skip(2).all(|line| line.trim_start().starts_with("lo:")),
         "not a namespace of its own"
     );
-    let sockets = network::prepare(None)?;
+    let sockets = network::prepare(&Mode::Sealed, None)?;
     sockets.cookie()?;
-    network::redirect(&sockets, nft)?;
+    network::redirect(&Mode::Sealed, &sockets, nft)?;
     let descriptors = sockets.descriptors();
     // TCP is the first of each family's three.
     for (outside, listener) in OUTSIDE.iter().zip(descriptors.iter().step_by(3)) {

@@ -7,15 +7,22 @@ use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
-use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{
     Socket, SocketAddr,
     protocols::{NETLINK_NETFILTER, NETLINK_ROUTE},
 };
 
+use super::mode::Mode;
+
 /// `LOOPBACK_IFINDEX` of the kernel: `lo` is the first link of every network namespace.
 const LOOPBACK: u32 = 1;
+
+/// A metric beyond all that are in use, and below what the kernel keeps for itself.
+const LAST: u32 = 0x7fff_ffff;
 
 /// `RT_TABLE_LOCAL` of rtnetlink(7), where ip-route(8) puts routes of type `local` too.
 const TABLE_LOCAL: u8 = 255;
@@ -29,14 +36,18 @@ pub(crate) fn loopback_up() -> Result<()> {
     request(RouteNetlinkMessage::SetLink(message), 0).context("lo cannot be brought up")
 }
 
-/// `ip [-6] route add local default dev lo`: every address is one of this namespace's own, so that connect(2) to any
-/// of them finds a route and is redirected. Routes that are there already are fine.
-pub(crate) fn local_default_routes() -> Result<()> {
+/// So that connect(2) to any address finds a route and is redirected, also where the network has none (an `--internal`
+/// one, or one without IPv6). Routes that are there already are fine.
+pub(crate) fn default_routes(mode: &Mode) -> Result<()> {
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-        match request(RouteNetlinkMessage::NewRoute(local_default(family)), NLM_F_CREATE | NLM_F_EXCL) {
+        let route = match mode {
+            Mode::Sealed => local_default(family),
+            Mode::Guarded { .. } => last_default(family),
+        };
+        match request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE | NLM_F_EXCL) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             other => {
-                other.with_context(|| format!("the local default route of {family:?} cannot be made"))?;
+                other.with_context(|| format!("the default route of {family:?} cannot be made"))?;
             }
         }
     }
@@ -105,6 +116,7 @@ pub(crate) fn forget_connections() -> io::Result<()> {
     exchange(NETLINK_NETFILTER, &bytes)
 }
 
+/// `ip [-6] route add local default dev lo`: every address is one of this namespace's own.
 fn local_default(family: AddressFamily) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = family;
@@ -113,6 +125,18 @@ fn local_default(family: AddressFamily) -> RouteMessage {
     message.header.scope = RouteScope::Host;
     message.header.kind = RouteType::Local;
     message.attributes.push(RouteAttribute::Oif(LOOPBACK));
+    message
+}
+
+/// `ip [-6] route add default dev lo metric N`, after every route that a network may have. No address becomes local by it,
+/// which would let in what is for another.
+fn last_default(family: AddressFamily) -> RouteMessage {
+    let mut message = local_default(family);
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.scope =
+        if family == AddressFamily::Inet { RouteScope::Link } else { RouteScope::Universe };
+    message.header.kind = RouteType::Unicast;
+    message.attributes.push(RouteAttribute::Priority(LAST));
     message
 }
 

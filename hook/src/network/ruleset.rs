@@ -1,7 +1,9 @@
-//! The nftables ruleset of a sealed container, as data from which both the text and what must be read back come.
+//! The nftables ruleset of a container, as data from which both the text and what must be read back come.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use super::mode::Mode;
 use super::sockets::{FamilyPorts, Ports};
 
 /// The table's family and name.
@@ -29,7 +31,7 @@ pub(crate) struct Chain {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
     /// What a packet must be, in nft(8)'s words; empty for every packet.
-    matches: &'static str,
+    matches: Cow<'static, str>,
     pub(crate) verdict: Verdict,
 }
 
@@ -44,11 +46,41 @@ pub(crate) enum Verdict {
 }
 
 impl Ruleset {
+    pub(crate) fn of(mode: &Mode, ports: Ports) -> Self {
+        match mode {
+            Mode::Sealed => Self::sealed(ports),
+            Mode::Guarded { inbound } => Self::guarded(ports, inbound),
+        }
+    }
+
     /// Everything that is not for a loopback address is redirected (TCP, DNS) or rejected at once. Nothing is exempt by
     /// user, mark or interface. In a sealed namespace every address is local, so a packet to a foreign address that
     /// passed here would reach whatever listens inside; it is therefore rejected on its way out.
-    pub(crate) fn sealed(ports: Ports) -> Self {
-        Self { chains: vec![divert(ports), output(), input(), forward()] }
+    fn sealed(ports: Ports) -> Self {
+        let own = vec![rule("ip daddr 127.0.0.0/8", Verdict::Return), rule("ip6 daddr ::1", Verdict::Return)];
+        let output = vec![
+            // Loopback, and what was redirected to it.
+            rule("ip daddr 127.0.0.0/8", Verdict::Accept),
+            rule("ip6 daddr ::1", Verdict::Accept),
+            // Answers to it: a redirected connection has a foreign address as its source.
+            rule(REPLIES, Verdict::Accept),
+            // The errors that the rejections below send.
+            rule("ct state related", Verdict::Accept),
+        ];
+        Self { chains: vec![divert(ports, own), out(output), input(&[]), forward()] }
+    }
+
+    /// The same where there are interfaces: local addresses are the container's own here, and Podman's port forwarder
+    /// reaches them from inside. What else a packet is for, it does not leave, but as an answer to what was let in. No rule
+    /// names an interface but `lo`, or an address: with a user namespace both come later.
+    fn guarded(ports: Ports, inbound: &[u16]) -> Self {
+        let own = vec![rule(LOCAL, Verdict::Return)];
+        let output = vec![
+            rule(LOCAL, Verdict::Accept),
+            rule(REPLIES, Verdict::Accept),
+            rule("oifname \"lo\" ct state related", Verdict::Accept),
+        ];
+        Self { chains: vec![divert(ports, own), out(output), input(inbound), forward()] }
     }
 
     /// One transaction that replaces an earlier table, whose connections keep no exemption.
@@ -83,57 +115,60 @@ impl Rule {
     }
 }
 
-/// DNS first: it is redirected wherever it goes, 127.0.0.1 and 127.0.0.53 included.
-fn divert(Ports { v4, v6 }: Ports) -> Chain {
+/// Of a connection that came from elsewhere, or was redirected.
+const REPLIES: &str = "ct direction reply ct state established";
+/// For an address of this namespace's own.
+const LOCAL: &str = "fib daddr type local";
+
+/// DNS first: it is redirected wherever it goes, 127.0.0.1 and 127.0.0.53 included. `own` lets pass what stays here.
+fn divert(Ports { v4, v6 }: Ports, own: Vec<Rule>) -> Chain {
     let FamilyPorts { tcp, dns_udp, dns_tcp } = v4;
+    let dns = [
+        rule("meta nfproto ipv4 udp dport 53", Verdict::Redirect(dns_udp)),
+        rule("meta nfproto ipv6 udp dport 53", Verdict::Redirect(v6.dns_udp)),
+        rule("meta nfproto ipv4 tcp dport 53", Verdict::Redirect(dns_tcp)),
+        rule("meta nfproto ipv6 tcp dport 53", Verdict::Redirect(v6.dns_tcp)),
+    ];
+    let all = [
+        rule("meta nfproto ipv4 meta l4proto tcp", Verdict::Redirect(tcp)),
+        rule("meta nfproto ipv6 meta l4proto tcp", Verdict::Redirect(v6.tcp)),
+    ];
     Chain {
         name: "divert",
         kind: "nat",
         hook: "output",
         priority: -100,
         policy: "accept",
-        rules: vec![
-            rule("meta nfproto ipv4 udp dport 53", Verdict::Redirect(dns_udp)),
-            rule("meta nfproto ipv6 udp dport 53", Verdict::Redirect(v6.dns_udp)),
-            rule("meta nfproto ipv4 tcp dport 53", Verdict::Redirect(dns_tcp)),
-            rule("meta nfproto ipv6 tcp dport 53", Verdict::Redirect(v6.dns_tcp)),
-            rule("ip daddr 127.0.0.0/8", Verdict::Return),
-            rule("ip6 daddr ::1", Verdict::Return),
-            rule("meta nfproto ipv4 meta l4proto tcp", Verdict::Redirect(tcp)),
-            rule("meta nfproto ipv6 meta l4proto tcp", Verdict::Redirect(v6.tcp)),
-        ],
+        rules: dns.into_iter().chain(own).chain(all).collect(),
     }
 }
 
-fn output() -> Chain {
+/// What is not accepted is rejected, at once.
+fn out(accepted: Vec<Rule>) -> Chain {
+    let rejected = [
+        rule("meta l4proto tcp", Verdict::Reject("tcp reset")),
+        rule("", Verdict::Reject("icmpx admin-prohibited")),
+    ];
     Chain {
         name: "output",
         kind: "filter",
         hook: "output",
         priority: 0,
         policy: "drop",
-        rules: vec![
-            // Loopback, and what was redirected to it.
-            rule("ip daddr 127.0.0.0/8", Verdict::Accept),
-            rule("ip6 daddr ::1", Verdict::Accept),
-            // Answers to it: a redirected connection has a foreign address as its source.
-            rule("ct direction reply ct state established", Verdict::Accept),
-            // The errors that the rejections below send.
-            rule("ct state related", Verdict::Accept),
-            rule("meta l4proto tcp", Verdict::Reject("tcp reset")),
-            rule("", Verdict::Reject("icmpx admin-prohibited")),
-        ],
+        rules: accepted.into_iter().chain(rejected).collect(),
     }
 }
 
-fn input() -> Chain {
+/// Also of connections that are known: one that this container began cannot have left it.
+fn input(ports: &[u16]) -> Chain {
+    let let_in = ports.iter().map(|port| rule(format!("tcp dport {port}"), Verdict::Accept));
     Chain {
         name: "input",
         kind: "filter",
         hook: "input",
         priority: 0,
         policy: "drop",
-        rules: vec![rule("iifname \"lo\"", Verdict::Accept)],
+        rules: std::iter::once(rule("iifname \"lo\"", Verdict::Accept)).chain(let_in).collect(),
     }
 }
 
@@ -141,8 +176,8 @@ fn forward() -> Chain {
     Chain { name: "forward", kind: "filter", hook: "forward", priority: 0, policy: "drop", rules: Vec::new() }
 }
 
-fn rule(matches: &'static str, verdict: Verdict) -> Rule {
-    Rule { matches, verdict }
+fn rule(matches: impl Into<Cow<'static, str>>, verdict: Verdict) -> Rule {
+    Rule { matches: matches.into(), verdict }
 }
 
 #[cfg(test)]
@@ -150,11 +185,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_the_golden_file() {
+    fn the_texts_are_the_golden_files() {
         let ports = Ports {
             v4: FamilyPorts { tcp: 40001, dns_udp: 40002, dns_tcp: 40003 },
             v6: FamilyPorts { tcp: 60001, dns_udp: 60002, dns_tcp: 60003 },
         };
-        assert_eq!(Ruleset::sealed(ports).text(), include_str!("golden/sealed.nft"));
+        assert_eq!(Ruleset::of(&Mode::Sealed, ports).text(), include_str!("golden/sealed.nft"));
+        let guarded = Mode::Guarded { inbound: vec![3000, 8080] };
+        assert_eq!(Ruleset::of(&guarded, ports).text(), include_str!("golden/guarded.nft"));
     }
 }

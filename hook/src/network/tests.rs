@@ -12,22 +12,26 @@ use super::sockets::{FamilyPorts, Ports};
 use super::*;
 use crate::testing::{Neighbour, in_private_netns};
 
-const NFT: &str = "/usr/sbin/nft";
+pub(super) const NFT: &str = "/usr/sbin/nft";
 /// Nothing here takes long; a test that waits for this long has failed.
-const AMPLE: Duration = Duration::from_secs(20);
+pub(super) const AMPLE: Duration = Duration::from_secs(20);
 
-/// Sealed, with the sockets as a sidecar would hold them.
-struct Inside {
-    ports: Ports,
-    tcp: [TcpListener; 2],
-    dns_udp: [UdpSocket; 2],
+/// Enclosed, with the sockets as a sidecar would hold them.
+pub(super) struct Inside {
+    pub(super) ports: Ports,
+    pub(super) tcp: [TcpListener; 2],
+    pub(super) dns_udp: [UdpSocket; 2],
     dns_tcp: [TcpListener; 2],
 }
 
 impl Inside {
     fn seal() -> Self {
-        let sockets = prepare(None).unwrap();
-        redirect(&sockets, Path::new(NFT)).unwrap();
+        Self::enclose(&Mode::Sealed)
+    }
+
+    pub(super) fn enclose(mode: &Mode) -> Self {
+        let sockets = prepare(mode, None).unwrap();
+        redirect(mode, &sockets, Path::new(NFT)).unwrap();
         let ports = sockets.ports().unwrap();
         let mut owned = sockets.descriptors().into_iter().map(|fd| {
             let fd = fd.try_clone_to_owned().unwrap();
@@ -44,11 +48,11 @@ impl Inside {
     }
 }
 
-fn connect(to: &str) -> io::Result<TcpStream> {
+pub(super) fn connect(to: &str) -> io::Result<TcpStream> {
     TcpStream::connect_timeout(&to.parse().unwrap(), AMPLE)
 }
 
-fn original(stream: &TcpStream) -> SocketAddr {
+pub(super) fn original(stream: &TcpStream) -> SocketAddr {
     match stream.local_addr().unwrap() {
         SocketAddr::V4(_) => sockopt::ip_original_dst(stream).unwrap().into(),
         SocketAddr::V6(_) => sockopt::ipv6_original_dst(stream).unwrap().into(),
@@ -56,7 +60,7 @@ fn original(stream: &TcpStream) -> SocketAddr {
 }
 
 /// The error that sending `to` ends in; it must come at once.
-fn refused(from: &UdpSocket, to: SocketAddr) -> io::Error {
+pub(super) fn refused(from: &UdpSocket, to: SocketAddr) -> io::Error {
     from.set_read_timeout(Some(AMPLE)).unwrap();
     let start = Instant::now();
     let error = from
@@ -68,7 +72,7 @@ fn refused(from: &UdpSocket, to: SocketAddr) -> io::Error {
     error
 }
 
-fn assert_refused(error: &io::Error, what: &str) {
+pub(super) fn assert_refused(error: &io::Error, what: &str) {
     let kinds = [ErrorKind::ConnectionRefused, ErrorKind::PermissionDenied, ErrorKind::HostUnreachable];
     assert!(kinds.contains(&error.kind()), "{what}: {error:?}");
 }
@@ -118,7 +122,7 @@ fn a_namespace_with_another_link_that_is_up_is_not_sealed() {
     }
     netlink::only_loopback().unwrap();
     ip(&["link", "set", "link39", "up"]);
-    let error = prepare(None).unwrap_err().to_string();
+    let error = prepare(&Mode::Sealed, None).unwrap_err().to_string();
     assert!(error.contains("link39") && error.contains("--network=none"), "{error}");
 }
 
@@ -347,7 +351,7 @@ fn a_changed_ruleset_is_noticed() {
         return;
     }
     let inside = Inside::seal();
-    let ruleset = Ruleset::sealed(inside.ports);
+    let ruleset = Ruleset::of(&Mode::Sealed, inside.ports);
     let nft = |arguments: &str| {
         let output = Command::new(NFT).args(arguments.split(' ')).output().unwrap();
         assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
@@ -367,7 +371,7 @@ fn a_changed_ruleset_is_noticed() {
         assert!(nft::compare(&ruleset, &listing()).is_err(), "{change}");
     }
     let Ports { v4, v6 } = inside.ports;
-    let other = Ruleset::sealed(Ports { v4: FamilyPorts { tcp: v4.tcp ^ 1, ..v4 }, v6 });
+    let other = Ruleset::of(&Mode::Sealed, Ports { v4: FamilyPorts { tcp: v4.tcp ^ 1, ..v4 }, v6 });
     nft::apply(Path::new(NFT), &ruleset).unwrap();
     assert!(nft::compare(&other, &listing()).is_err());
 }
@@ -390,9 +394,9 @@ fn a_missing_or_failing_nft_is_an_error() {
     if !in_private_netns("network::tests::a_missing_or_failing_nft_is_an_error") {
         return;
     }
-    let sockets = prepare(None).unwrap();
+    let sockets = prepare(&Mode::Sealed, None).unwrap();
     for nft in ["/no/such/nft", "/bin/false", "/bin/true"] {
-        let error = redirect(&sockets, Path::new(nft)).unwrap_err();
+        let error = redirect(&Mode::Sealed, &sockets, Path::new(nft)).unwrap_err();
         assert!(error.to_string().contains("nft"), "{nft}: {error:#}");
     }
     // There is still no route to anywhere.
@@ -407,10 +411,10 @@ fn sealing_enters_checks_and_leaves() {
     let container = Neighbour::start();
     let process = crate::process::Process::open(container.pid()).unwrap();
     let netns = Netns::of_container(&process, &netns::Forbidden::host().unwrap()).unwrap();
-    let sealed = seal(&netns, None, Path::new(NFT)).unwrap();
+    let sealed = enclose(&netns, None, &Mode::Sealed, Path::new(NFT)).unwrap();
     // Here, outside, nothing has changed.
     assert_eq!(connect("1.2.3.4:443").unwrap_err().kind(), ErrorKind::NetworkUnreachable);
-    let again = seal(&netns, Some(sealed.netns), Path::new(NFT)).unwrap();
+    let again = enclose(&netns, Some(sealed.netns), &Mode::Sealed, Path::new(NFT)).unwrap();
     assert_eq!(again.netns, sealed.netns);
     let listing =
         || netns.inside(|| Ok(Command::new(NFT).args(["list", "ruleset"]).output()?.stdout)).unwrap();
@@ -420,7 +424,7 @@ fn sealing_enters_checks_and_leaves() {
         NetnsId { inode: sealed.netns.inode + 1, ..sealed.netns },
         NetnsId { device: sealed.netns.device + 1, ..sealed.netns },
     ] {
-        let error = seal(&netns, Some(other), Path::new(NFT)).unwrap_err();
+        let error = enclose(&netns, Some(other), &Mode::Sealed, Path::new(NFT)).unwrap_err();
         assert!(error.to_string().contains("network namespace"), "{error:#}");
     }
     assert_eq!(listing(), before);
@@ -441,11 +445,11 @@ fn no_port_stands_for_two_sockets_though_the_kernel_would_choose_it_twice() {
     }
     // as many as are needed, so that one family's choice is always the other's, too
     std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40003").unwrap();
-    let Ports { v4, v6 } = prepare(None).unwrap().ports().unwrap();
+    let Ports { v4, v6 } = prepare(&Mode::Sealed, None).unwrap().ports().unwrap();
     let mut tcp = [v4.tcp, v4.dns_tcp, v6.tcp, v6.dns_tcp];
     tcp.sort_unstable();
     assert_eq!(tcp, [40000, 40001, 40002, 40003]);
     assert_ne!(v4.dns_udp, v6.dns_udp);
     std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40002").unwrap();
-    assert!(prepare(None).is_err(), "three ports for four sockets");
+    assert!(prepare(&Mode::Sealed, None).is_err(), "three ports for four sockets");
 }

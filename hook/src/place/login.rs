@@ -8,6 +8,8 @@ use serde_json::Value;
 const ENVIRONMENT: &str = "env:";
 const YAML: &str = "yaml:";
 const URL: &str = "url";
+/// The whole file is a private key (PEM, RFC 7468), compared without its frame and its line breaks.
+const PRIVATE_KEY: &str = "private-key";
 
 /// Where a credential is; never the credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +38,9 @@ pub(crate) fn check(content: &[u8], pointers: &[String], stand_ins: &[String]) -
     if content.trim_ascii().is_empty() {
         return Ok(());
     }
-    let fine = |value: &str| value.is_empty() || stand_ins.iter().any(|stand_in| stand_in == value);
+    let fine = |value: &str| {
+        value.is_empty() || stand_ins.iter().any(|stand_in| stand_in == value || is_in_frame(value, stand_in))
+    };
     let text = String::from_utf8_lossy(content);
     let (lines, pointers): (Vec<&String>, Vec<_>) =
         pointers.iter().partition(|pointer| values(&text, pointer).is_some());
@@ -85,8 +89,18 @@ fn strings_are(value: &Value, fine: &impl Fn(&str) -> bool) -> bool {
     }
 }
 
+/// Whether `text` is a private key and nothing else, and that is `key`.
+fn is_in_frame(text: &str, key: &str) -> bool {
+    let Some(framed) = text.strip_prefix("-----BEGIN OPENSSH PRIVATE KEY-----") else { return false };
+    let Some(body) = framed.strip_suffix("-----END OPENSSH PRIVATE KEY-----") else { return false };
+    body.bytes().filter(|byte| !byte.is_ascii_whitespace()).eq(key.bytes())
+}
+
 /// What a pointer that is none of JSON's leads to; None if it is one of JSON's.
 fn values<'a>(text: &'a str, pointer: &str) -> Option<Vec<&'a str>> {
+    if pointer == PRIVATE_KEY {
+        return Some(vec![text.trim()]);
+    }
     if pointer == URL {
         return Some(text.lines().filter_map(password).collect());
     }
@@ -182,6 +196,20 @@ mod tests {
             ("https://me:sk-stand-in@a.example\nhttps://me:sk-real@b.example", "url"),
         ] {
             assert!(verdict(real, &[pointer]).is_err(), "{real}");
+        }
+    }
+
+    #[test]
+    fn a_private_key_is_a_stand_in_or_a_credential() {
+        let framed = |body: &str| {
+            format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n")
+        };
+        for fine in ["", "\n", &framed("sk-st\nand-in"), &framed("other")] {
+            verdict(fine, &["private-key"]).unwrap();
+        }
+        for real in [&framed("sk-real"), "sk-real", &(framed("other") + &framed("sk-real")), &framed("")] {
+            let error = verdict(real, &["private-key"]).unwrap_err();
+            assert_eq!(error, LoginError::Credential { pointer: "private-key".to_owned() }, "{real}");
         }
     }
 

@@ -3,6 +3,7 @@
 mod environment;
 mod guest;
 mod mounts;
+mod profile;
 
 use std::path::Path;
 
@@ -14,16 +15,26 @@ use super::config::Config;
 use super::{GUEST_BINARY, guard, seccomp};
 use crate::installation::Installation;
 use crate::mounted::Place;
+use crate::network::mode::Mode;
 use crate::record::Record;
+use crate::workspace::guard::Guards;
 use crate::{refusals, trust};
+
+/// What is written, besides what is the same for every container.
+pub(crate) struct Work<'a> {
+    pub(crate) prepared: &'a Prepared,
+    /// Places of the host that the container sees.
+    pub(crate) bound: &'a [Place],
+    pub(crate) guards: &'a Guards,
+}
 
 pub(crate) fn apply(
     config: &Config,
     installation: &Installation,
     request: Prepare,
-    prepared: &Prepared,
-    bound: &[Place],
+    work: &Work<'_>,
 ) -> Result<Value> {
+    let prepared = work.prepared;
     let mounted: Vec<&Path> = config.mounts().iter().map(|mount| mount.destination().as_path()).collect();
     let trust = trust::collect(&config.root(), &prepared.authority, &mounted)?;
     // Gone before it is made anew: the container may have been started before.
@@ -31,20 +42,27 @@ pub(crate) fn apply(
     let prepare = Prepare { env: Default::default(), args: Vec::new(), ..request };
     let mut record = Record { prepare, environment: Vec::new(), running: None };
     record.save(installation)?;
-    let guest = guest::write(&Record::directory(installation, &config.id), &trust, prepared, bound)?;
+    let guest = guest::write(&Record::directory(installation, &config.id), &trust, work)?;
 
     let mut document = config.document.clone();
     let process = member(&mut document, "process")?;
     let mut notes = prepared.notes.clone();
     notes.extend(trust.notes.iter().cloned());
+    notes.extend(work.guards.notes.iter().cloned());
     notes.extend(mounts::covered(config.mounts(), &trust.places));
-    record.environment = environment::change(process, &prepared.env, &mut notes)?;
+    let environment = environment::change(process, &prepared.env, &mut notes)?;
+    record.environment = environment.recorded;
     record.save(installation)?;
     drop_capabilities(process);
     let homes = environment::values(process, "HOME");
+    mounts::guard(root(&mut document)?, &work.guards.all)?;
     mounts::change(root(&mut document)?, installation, &guest, &trust.places)?;
+    if trust::may_lie_at(&config.root(), profile::PATH, &mounted) {
+        guest::file(&guest, profile::FILE, profile::text(&environment.given).as_bytes())?;
+        mounts::add(root(&mut document)?, &guest.join(profile::FILE), profile::PATH)?;
+    }
     seccomp::close(member(&mut document, "linux")?)?;
-    add_placing(&mut document, &homes)?;
+    add_placing(&mut document, &homes, &Mode::asked(&record.prepare.annotations)?)?;
     // Podman's runtimes say nothing of a hook's output unless told where to put it (crun(1), ANNOTATIONS).
     let said = refusals::said_by_hooks(installation, &config.id)?;
     member(&mut document, "annotations")?.insert("run.oci.hooks.stderr".into(), json!(said));
@@ -82,9 +100,12 @@ fn drop_capabilities(process: &mut Map<String, Value>) {
 }
 
 /// Before any other hook of this stage: it must be the first program that runs inside.
-fn add_placing(document: &mut Value, homes: &[String]) -> Result<()> {
+fn add_placing(document: &mut Value, homes: &[String], mode: &Mode) -> Result<()> {
     let mut args = vec!["understudy-hook".to_owned(), "place".to_owned()];
     args.extend(homes.iter().filter(|home| !home.is_empty()).map(|home| format!("--home={home}")));
+    if mode.is_guarded() {
+        args.push("--guarded".to_owned());
+    }
     list(member(document, "hooks")?, "startContainer")?.insert(
         0,
         json!({
@@ -102,12 +123,12 @@ fn add_placing(document: &mut Value, homes: &[String]) -> Result<()> {
 mod tests {
     use std::fs;
 
-    use super::super::tests::{Tree, config_of, prepared, request};
+    use super::super::tests::{Tree, apply_simply, config_of};
     use super::*;
 
     fn changed(tree: &Tree, document: &Value) -> Value {
         let config = config_of(document);
-        apply(&config, &tree.installation(), request(&config), &prepared(), &[]).unwrap()
+        apply_simply(&config, &tree.installation()).unwrap()
     }
 
     #[test]

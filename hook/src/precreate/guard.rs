@@ -15,6 +15,7 @@ use super::host::Host;
 use super::storage::Storage;
 use crate::installation::Installation;
 use crate::mounted::Place;
+use crate::network::mode::Mode;
 
 pub(crate) use capabilities::NOT_NEEDED;
 
@@ -23,13 +24,14 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) storage: &'a Storage,
     /// What is mounted into the sidecar: its state holds the authority's key.
     pub(crate) private: &'a [PathBuf],
+    pub(crate) mode: &'a Mode,
     pub(crate) host: &'a dyn Host,
 }
 
 /// Answers with the places of the host that are mounted, as they were when they were looked at.
 pub(crate) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<Vec<Place>, Refusal> {
     privileged(spec)?;
-    namespaces::check(spec, &surroundings.storage.userdata)?;
+    namespaces::check(spec, &surroundings.storage.userdata, surroundings.mode)?;
     capabilities::check(spec)?;
     kernel_settings(spec)?;
     devices::check(spec, surroundings.host)?;

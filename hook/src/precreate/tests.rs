@@ -11,6 +11,7 @@ use super::guard::{self, Surroundings};
 use super::storage::Storage;
 use super::{decide, host, prepare, sidecar};
 use crate::installation::{Installation, write_whole};
+use crate::network::mode::Mode;
 
 pub(crate) const ID: &str = "5f0c6b1d7e2a4938c1d0e9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c3d2e1f0a9b8";
 pub(crate) const IMAGE: &str = "9240b2db72268bf94813d82456d1907dfe9438e48e38d84d3a3b6b1fe88f3512";
@@ -54,6 +55,13 @@ pub(crate) fn prepared() -> Prepared {
         nameserver: "28.0.0.1".parse().unwrap(),
         notes: Vec::new(),
     }
+}
+
+/// With what the sidecar answers in tests, and nothing that is mounted.
+pub(crate) fn apply_simply(config: &Config, installation: &Installation) -> anyhow::Result<Value> {
+    let guards = crate::workspace::guard::Guards::default();
+    let work = super::change::Work { prepared: &prepared(), bound: &[], guards: &guards };
+    super::change::apply(config, installation, request(config), &work)
 }
 
 /// Directories of an installation, of Podman and of a user.
@@ -167,6 +175,10 @@ impl Tree {
     }
 
     pub(crate) fn check(&self, config: &Config) -> Result<(), Refusal> {
+        self.check_in(&Mode::Sealed, config)
+    }
+
+    pub(crate) fn check_in(&self, mode: &Mode, config: &Config) -> Result<(), Refusal> {
         let installation = self.installation();
         let storage = Storage::locate(config)?;
         let private = sidecar::remembered_mounts(&installation).unwrap();
@@ -174,6 +186,7 @@ impl Tree {
             installation: &installation,
             storage: &storage,
             private: &private,
+            mode,
             host: &host::Kernel::default(),
         };
         guard::check(&config.spec, &surroundings).map(|_| ())

@@ -38,6 +38,47 @@ fn a_running_agent_loses_its_network_with_the_sidecar_and_gets_it_back_with_the_
 }
 
 #[test]
+fn a_guarded_agent_stays_guarded_when_the_sidecar_dies_and_comes_back() {
+    let stand = stand();
+    let agent = Agent::plain()
+        .annotation("understudy.harness", "generic")
+        .annotation("understudy.policy", "world")
+        .annotation("understudy.network", "guarded")
+        .annotation("understudy.inbound", "3000")
+        .option("--network=slirp4netns")
+        .option("--publish=127.0.0.1:38310:3000");
+    let serve = ["python3", "-m", "http.server", "3000", "--directory", "/etc"];
+    let container = agent.start(&serve).unwrap();
+    let reached = || -> std::io::Result<bool> {
+        use std::io::{Read as _, Write as _};
+        let mut stream = std::net::TcpStream::connect("127.0.0.1:38310")?;
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(5)))?;
+        stream.write_all(b"GET /hostname HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer.contains(" 200 "))
+    };
+    until("the agent's server", || Ok(reached().unwrap_or(false))).unwrap();
+    assert!(works(&container));
+    let out = || {
+        let script = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(3)\n\
+                      s.connect(('10.0.2.3', 53000)); s.send(b'x'); s.recv(9)";
+        container.exec(&["python3", "-c", script]).unwrap()
+    };
+    // at once, by the rules: a datagram that went out is met with silence
+    let refused = |text: &str| text.contains("PermissionError") || text.contains("ConnectionRefusedError");
+    assert!(refused(&out().stderr), "{}", out().text());
+    stand.kill_sidecar();
+    let dead = container.exec(&REACH).unwrap();
+    assert!(refused(&out().stderr), "{}", out().text());
+    stand.start_sidecar().unwrap();
+    assert!(!dead.stdout.contains("HTTP 200"), "{}", dead.text());
+    until("the re-attached network", || Ok(works(&container))).unwrap();
+    assert!(refused(&out().stderr), "{}", out().text());
+    assert!(reached().unwrap());
+}
+
+#[test]
 fn ports_that_the_agent_took_over_meanwhile_gain_nothing() {
     let stand = stand();
     // learns the redirect's ports, binds them as soon as they are free, and serves whoever comes

@@ -6,8 +6,11 @@
 
 mod bad_input;
 mod clients;
+mod compose;
 mod credentials;
 mod dns;
+mod exec;
+mod guarded;
 mod hostile;
 mod images;
 mod network;
@@ -18,6 +21,7 @@ mod stages;
 mod transfers;
 mod transparency;
 mod trust;
+mod workspace;
 
 use understudy_integration_tests::podman::Outcome;
 use understudy_integration_tests::stand::Stand;

@@ -20,7 +20,9 @@ const REFUSED: &[(&str, &str)] = &[
     ("--volume=/proc:/hostproc", "/proc"),
     ("--annotation=understudy.harnes=x", "understudy.harness"),
     ("--annotation=Understudy.policy=x", "understudy"),
-    ("--annotation=understudy.network=guarded", "understudy.network"),
+    ("--annotation=understudy.network=open", "understudy.network"),
+    ("--annotation=understudy.inbound=3000", "understudy.inbound"),
+    ("--annotation=understudy.workspace=everything", "understudy.workspace"),
     ("--annotation=understudy.role=sidecar", "understudy.role"),
     ("--annotation=understudy.policy=no-such-policy", "no-such-policy"),
 ];

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
 use super::client::Client;
 use super::record::{Account, Millis, Record};
@@ -84,12 +85,16 @@ impl Keeper {
     /// Renews ahead of expiry, and takes over what is imported. Never returns.
     pub async fn run(self: Arc<Self>) {
         loop {
-            tokio::time::sleep(TICK).await;
+            tokio::time::sleep(self.next()).await;
             self.take_over().await;
+            // Side by side: a provider that does not answer keeps only its own accounts waiting. Failures are told where
+            // they happen.
+            let mut under_way = JoinSet::new();
             for account in self.due(Millis::now()) {
-                // Its failure is told where it happens.
-                drop(self.renew(&account.name, account.generation).await);
+                let this = Arc::clone(&self);
+                under_way.spawn(async move { this.renew(&account.name, account.generation).await });
             }
+            while under_way.join_next().await.is_some() {}
         }
     }
 
@@ -124,7 +129,7 @@ impl Keeper {
         let record = self.blocking(account, move |store, name| store.read(name)).await?;
         if record.generation != generation {
             if self.in_force(account) != Some(record.generation) {
-                self.reload().await;
+                self.reload();
             }
             return match record.ended {
                 Some(code) => Err(RenewError::Ended { account: account.to_owned(), code }),
@@ -203,7 +208,7 @@ impl Keeper {
         match self.blocking(account, move |store, name| Ok(store.write(name, &copy, before))).await? {
             // Another login was imported meanwhile: that one counts.
             Ok(()) | Err(StoreError::Changed(_)) => {
-                self.reload().await;
+                self.reload();
                 Ok(())
             }
             Err(error) => {
@@ -224,13 +229,21 @@ impl Keeper {
             let known = self.in_force(&name);
             let stored = self.blocking(&name, move |store, name| store.read(name)).await.ok();
             if stored.is_some_and(|record| Some(record.generation) != known) {
-                self.reload().await;
+                self.reload();
                 // Unless it cannot be used: then its problem was told.
                 if self.in_force(&name) != known {
                     tracing::info!("account `{name}` was taken over");
                 }
             }
         }
+    }
+
+    /// How long nothing is due.
+    fn next(&self) -> Duration {
+        let (vault, now) = (self.vault.current(), Millis::now());
+        let due = vault.accounts().filter_map(|(_, account)| schedule::due_in(account, now)).min();
+        // One whose renewal fails is due all the time.
+        due.filter(|due| !due.is_zero()).map_or(TICK, |due| due.min(TICK))
     }
 
     fn due(&self, now: Millis) -> Vec<Arc<Account>> {
@@ -244,9 +257,8 @@ impl Keeper {
         vault.accounts().find(|(_, known)| known.name == account).map(|(_, known)| known.generation)
     }
 
-    async fn reload(&self) {
-        // It is short, and this thread's other tasks can wait for it on another one.
-        tokio::task::yield_now().await;
+    fn reload(&self) {
+        // No file but those of accounts is read for it.
         (self.reload)();
     }
 

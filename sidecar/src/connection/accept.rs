@@ -20,6 +20,7 @@ use super::raw;
 use super::refusal;
 use super::relay::Passed;
 use super::splice::{self, By, Splice, forbidden};
+use super::ssh::{self, Ssh};
 use crate::audit::{Audit, Decision, Entry};
 use crate::container::{Container, OpenConnection};
 use crate::decide::Permit;
@@ -102,6 +103,7 @@ async fn converse(
     let established = Box::pin(establish(stream, container, gateway, line, worker)).await?;
     let (stream, http2, downstream) = match established {
         Established::Requests { stream, http2, downstream } => (stream, http2, downstream),
+        Established::Ssh(ssh) => return ssh.serve(container, gateway, line).await,
         Established::Splice(splice) => {
             let (passed, permit) = (Arc::new(Passed::default()), splice.permit.clone());
             let (by, connected) = (splice.by, || line.passes(&permit, &passed));
@@ -133,6 +135,8 @@ enum Established {
         downstream: Arc<Downstream>,
     },
     Splice(Splice),
+    /// One command of git's.
+    Ssh(Ssh),
 }
 
 impl Established {
@@ -218,6 +222,12 @@ async fn establish(
             let stream = Replay::new(first.freeze(), stream);
             Ok(Established::requests(Conn::new(stream, Arc::clone(&downstream), http2), downstream))
         }
+        Classified::Other if ssh::server(&gateway.vault().current(), &origin, port).is_some() => {
+            let Origin::Name(host) = origin else {
+                return Err(Fault::new(Reason::Internal, "a server without a name"));
+            };
+            Ok(Established::Ssh(Ssh { stream: Replay::new(first.freeze(), stream), host, port }))
+        }
         Classified::Other => match raw::permit(container, &origin, port) {
             Ok(permit) => {
                 line.entry(|entry| {
@@ -262,7 +272,7 @@ async fn opening(
 ) -> Result<(Classified, Goal), Fault> {
     let limit = gateway.limits().first_bytes;
     let too_late = |_| Fault::new(Reason::Timeout, "too little arrived to tell what it is");
-    let classified = first_of(stream, first, &direct, container, limit).await?;
+    let classified = first_of(stream, first, &direct, container, gateway).await?;
     if classified != Classified::Http1 {
         return Ok((classified, direct));
     }
@@ -278,7 +288,7 @@ async fn opening(
         .await
         .map_err(|error| Fault::broken_off(&format!("the container broke off: {error}")))?;
     let goal = Goal { origin: tunnel.origin(&container.names), port: tunnel.port, tunnelled: true };
-    let classified = first_of(stream, first, &goal, container, limit).await?;
+    let classified = first_of(stream, first, &goal, container, gateway).await?;
     Ok((classified, goal))
 }
 
@@ -288,8 +298,12 @@ async fn first_of(
     first: &mut BytesMut,
     goal: &Goal,
     container: &Container,
-    limit: Duration,
+    gateway: &Gateway,
 ) -> Result<Classified, Fault> {
+    let limit = gateway.limits().first_bytes;
+    if first.is_empty() && ssh::server(&gateway.vault().current(), &goal.origin, goal.port).is_some() {
+        return Ok(Classified::Other);
+    }
     if first.is_empty()
         && raw::may_be_silent(container, &goal.origin, goal.port)
         && timeout(raw::SILENCE, stream.readable()).await.is_err()
@@ -409,10 +423,16 @@ impl Fault {
     pub(super) fn broken_off(detail: &str) -> Self {
         Self { reason: None, detail: detail.to_owned() }
     }
+
+    /// As the container is told it.
+    pub(super) fn message(&self) -> String {
+        let code = self.reason.map(|reason| format!("{}: ", reason.code())).unwrap_or_default();
+        format!("understudy: {code}{}", self.detail)
+    }
 }
 
 /// The one audit line of a connection without requests, spliced ones among them; written when dropped, also after a panic.
-struct Line {
+pub(super) struct Line {
     container: Arc<Container>,
     audit: Audit,
     entry: Option<Entry>,
@@ -427,7 +447,7 @@ impl Line {
         Self { container, audit, entry: Some(entry), downstream: None, passed: None }
     }
 
-    fn entry(&mut self, change: impl FnOnce(&mut Entry)) {
+    pub(super) fn entry(&mut self, change: impl FnOnce(&mut Entry)) {
         if let Some(entry) = &mut self.entry {
             change(entry);
         }
@@ -441,7 +461,7 @@ impl Line {
     }
 
     /// What it carries is passed through from now on.
-    fn passes(&mut self, permit: &Permit, passed: &Arc<Passed>) {
+    pub(super) fn passes(&mut self, permit: &Permit, passed: &Arc<Passed>) {
         self.entry(|entry| {
             (entry.decision, entry.reason) = (Decision::Allowed, None);
             entry.rule = Some(permit.rule().to_owned());

@@ -108,7 +108,7 @@ impl Splice {
     }
 }
 
-async fn dial(gateway: &Gateway, permit: Permit) -> Result<TcpStream, Fault> {
+pub(super) async fn dial(gateway: &Gateway, permit: Permit) -> Result<TcpStream, Fault> {
     let resolved = gateway.resolver().current().resolve(permit).await;
     let upstream = resolved.map_err(|denial| Fault::new(denial.reason, &denial.detail))?;
     let deadline = Instant::now() + gateway.limits().connect;

@@ -18,6 +18,7 @@ use super::placement::{BasicHalf, Placement};
 use super::scope::Scope;
 use super::source::Source;
 use super::source::written::Written;
+use super::ssh::{self, Server};
 
 /// One table of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +26,9 @@ pub struct Declaration {
     pub name: String,
     pub kind: SecretKind,
     pub source: Source,
-    /// Where it may be sent; never empty.
+    /// Where it may be sent in requests; never empty but for SSH keys, which are in none.
     pub hosts: Vec<HostPattern>,
-    /// Where in a request it may stand; never empty.
+    /// Where in a request it may stand; never empty but for SSH keys.
     pub placements: Vec<Placement>,
     /// With which methods and for which paths.
     pub scope: Scope,
@@ -47,6 +48,8 @@ pub struct Declaration {
     pub like: Option<Arc<Kind>>,
     /// What may be created with it.
     pub minting: BTreeSet<Creates>,
+    /// Where an SSH key logs in.
+    pub ssh: Option<Server>,
     /// `secrets.toml:3`.
     pub place: String,
 }
@@ -133,6 +136,9 @@ struct Raw {
     expires: Option<Spanned<Datetime>>,
     pattern: Option<Spanned<String>>,
     minting: Option<Spanned<OneOrMany<String>>>,
+    port: Option<Spanned<u16>>,
+    user: Option<Spanned<String>>,
+    host_keys: Option<Spanned<OneOrMany<String>>>,
 }
 
 #[derive(Deserialize)]
@@ -157,6 +163,11 @@ fn renamed(mut error: DocumentError) -> DocumentError {
     error
 }
 
+/// Where a key's value begins, if it is written.
+fn start<T>(written: &Option<Spanned<T>>) -> Option<usize> {
+    written.as_ref().map(|written| written.span().start)
+}
+
 struct Reader<'t> {
     file: &'t str,
     text: &'t str,
@@ -175,7 +186,7 @@ impl Reader<'_> {
         }
         let Raw { file, podman_secret, credential, variable, command, account, timeout, cache, .. } = raw;
         let written = Written { file, podman_secret, credential, variable, command, account, timeout, cache };
-        let like = raw.like.map(|like| self.like(&like)).transpose()?;
+        let like = raw.like.as_ref().map(|like| self.like(like)).transpose()?;
         let like = like.as_ref();
         let kind = raw.kind.or(like.map(|like| like.kind)).ok_or_else(|| {
             let message = "missing field `kind`; or say what it is `like`, as `like = \"github-pat\"`";
@@ -183,6 +194,42 @@ impl Reader<'_> {
         })?;
         let source = written.source(at).map_err(|(at, message)| self.error(at, message))?;
         self.of_account(at, kind, &source, like)?;
+        let ssh =
+            ssh::Written { hosts: &raw.hosts, port: raw.port, user: raw.user, host_keys: raw.host_keys };
+        if kind == SecretKind::SshKey {
+            self.only_of_ssh(&[
+                ("like", raw.like.map(|key| key.span().start)),
+                ("placements", start(&raw.placements)),
+                ("methods", start(&raw.methods)),
+                ("paths", start(&raw.paths)),
+                ("downloads", start(&raw.downloads)),
+                ("env", start(&raw.env)),
+                ("prefix", start(&raw.prefix)),
+                ("pattern", start(&raw.pattern)),
+                ("minting", start(&raw.minting)),
+            ])?;
+            let server = ssh.server(at).map_err(|(at, message)| self.error(at, message))?;
+            return Ok(Declaration {
+                name,
+                kind,
+                source,
+                hosts: Vec::new(),
+                placements: Vec::new(),
+                scope: Scope::default(),
+                downloads: Vec::new(),
+                foreign: raw.foreign,
+                grant_to: self.grant_to(&raw.grant_to)?,
+                env: None,
+                prefix: None,
+                expires: raw.expires.map(|expires| self.expires(&expires)).transpose()?,
+                pattern: None,
+                like: None,
+                minting: BTreeSet::new(),
+                ssh: Some(server),
+                place: format!("{}:{}", self.file, position(self.text, at).0),
+            });
+        }
+        ssh.none().map_err(|(at, message)| self.error(at, message))?;
         let placements = match (&raw.placements, like) {
             (None, Some(like)) => like.placements.clone(),
             (written, _) => self.placements(at, kind, written.as_ref())?,
@@ -212,8 +259,19 @@ impl Reader<'_> {
             pattern: raw.pattern.map(|pattern| self.pattern(&pattern)).transpose()?,
             minting: raw.minting.map(|minting| self.minting(&minting)).transpose()?.unwrap_or_default(),
             like: like.cloned(),
+            ssh: None,
             place: format!("{}:{}", self.file, position(self.text, at).0),
         })
+    }
+
+    /// An SSH key is in no request, so what is said of requests would be said in vain.
+    fn only_of_ssh(&self, others: &[(&str, Option<usize>)]) -> Result<(), DocumentError> {
+        match others.iter().find_map(|(key, at)| Some((key, (*at)?))) {
+            Some((key, at)) => {
+                Err(self.error(at, format!("`{key}` is not for `kind = \"ssh-key\"`; leave it out")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// An account is of a kind that says how it is renewed, and nothing else is an account.
@@ -295,6 +353,7 @@ impl Reader<'_> {
             return match kind {
                 SecretKind::Bearer | SecretKind::Oauth => Ok(vec![Placement::bearer()]),
                 SecretKind::Basic => Ok(vec![Placement::Basic(BasicHalf::Password)]),
+                SecretKind::SshKey => Ok(Vec::new()),
                 SecretKind::ApiKey => Err(self.error(
                     at,
                     "`placements` is missing: say where the key stands, as `placements = [\"header x-api-key\"]`",

@@ -13,6 +13,7 @@ use super::installation_key::InstallationKey;
 use super::known::KnownStandIns;
 use super::secret::SecretValue;
 use super::source::{Source, Surroundings};
+use super::ssh::SshKey;
 use super::stand_in::{self, Look};
 use super::vault::{Secret, Vault};
 use crate::accounts::Account;
@@ -46,6 +47,8 @@ pub(super) struct Loaded {
     pub(super) earlier: Option<Arc<SecretValue>>,
     /// Whose access token it is.
     pub(super) account: Option<Arc<Account>>,
+    /// What the value and the stand-in are, if they are SSH keys.
+    pub(super) ssh: Option<Arc<SshKey>>,
 }
 
 /// Why a secret has no value that can be used.
@@ -64,8 +67,8 @@ impl From<String> for Rejected {
 
 impl Loaded {
     pub(super) fn new(value: Arc<SecretValue>, stand_in: String) -> Self {
-        let (scheme, stale, rejected, earlier, account) = Default::default();
-        Self { value, stand_in, read: Instant::now(), scheme, stale, rejected, earlier, account }
+        let (scheme, stale, rejected, earlier, account, ssh) = Default::default();
+        Self { value, stand_in, read: Instant::now(), scheme, stale, rejected, earlier, account, ssh }
     }
 }
 
@@ -107,6 +110,12 @@ impl Loading<'_> {
     }
 
     fn again(&self, declaration: &Declaration, kept: &Secret) -> Result<Loaded, Rejected> {
+        if declaration.ssh.is_some() != kept.loaded().ssh.is_some() {
+            return Err("its kind was changed, and its value cannot be read".to_owned().into());
+        }
+        if declaration.ssh.is_some() {
+            return Ok(kept.loaded().clone());
+        }
         let stand_in = self.shaped(declaration, &kept.loaded().value)?;
         Ok(Loaded { stand_in, ..kept.loaded().clone() })
     }
@@ -132,6 +141,9 @@ impl Loading<'_> {
         declaration: &Declaration,
         all: &[Declaration],
     ) -> Result<Loaded, Rejected> {
+        if declaration.ssh.is_some() {
+            return self.ssh_key(bytes, declaration);
+        }
         let (value, scheme) = SecretValue::from_pasted(bytes).map_err(|error| error.to_string())?;
         let of = |other: &&Declaration| stand_in::is_of(self.key, &other.name, &value, self.look(other));
         if let Some(other) = all.iter().find(of) {
@@ -150,5 +162,17 @@ impl Loading<'_> {
         let value = Arc::new(value);
         let stand_in = self.shaped(declaration, &value)?;
         Ok(Loaded { scheme, ..Loaded::new(value, stand_in) })
+    }
+
+    fn ssh_key(&self, bytes: &[u8], declaration: &Declaration) -> Result<Loaded, Rejected> {
+        let (key, value) =
+            SshKey::read(bytes, self.key, &declaration.name).map_err(|error| error.to_string())?;
+        if self.known.contains(value.expose().as_bytes()) || value.is(key.stand_in_text().as_bytes()) {
+            return Err("the key is a stand-in of this installation; put the real one there"
+                .to_owned()
+                .into());
+        }
+        let stand_in = key.stand_in_text().to_owned();
+        Ok(Loaded { ssh: Some(Arc::new(key)), ..Loaded::new(Arc::new(value), stand_in) })
     }
 }

@@ -10,6 +10,7 @@ use understudy_control::SecretStatus;
 use super::declaration::Declaration;
 use super::expiry::{Day, Notice};
 use super::ledger::Ledger;
+use super::ssh::Server;
 use super::vault::{Secret, Vault};
 
 /// The most holders that are named.
@@ -54,7 +55,10 @@ pub fn report(
                 source: declaration.source.to_string(),
                 usable: vault.secret(&declaration.name).is_some(),
                 problem: problem.or_else(|| over(declaration, today)),
-                hosts: shown(&declaration.hosts),
+                hosts: declaration
+                    .ssh
+                    .as_ref()
+                    .map_or_else(|| shown(&declaration.hosts), Server::shown_hosts),
                 placements: shown(&declaration.placements),
                 expires: declaration.expires.map(|expiry| expiry.to_string()),
                 holders: named(holders.get(&declaration.name).map_or(&[], Vec::as_slice)),

@@ -3,6 +3,8 @@
 
 mod several;
 
+mod real;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ use understudy_policies::{Policies, Policy, PolicySet, builtin, document::closes
 use self::several::Part;
 use super::grants::{self, Choice, Grants};
 use super::rights::Asked;
+use super::ssh;
 use super::vault::{Secret, Vault};
 use crate::operator::Mode;
 
@@ -45,7 +48,7 @@ pub fn terms(
     policies: &Policies,
     vault: &Vault,
 ) -> Result<Terms, Refusal> {
-    no_real_value(prepare, vault)?;
+    real::no_value(prepare, vault)?;
     network(prepare)?;
     let asked = |key: &str| prepare.annotations.get(key).map(String::as_str);
     let harnesses = named(harnesses, asked(annotation::HARNESS))?;
@@ -65,6 +68,7 @@ pub fn terms(
     let env = several::environment(&parts)?;
     let mut notes: Vec<String> = choices.iter().flat_map(|choice| choice.notes.clone()).collect();
     notes.extend(failed_policies(&policy));
+    real::nothing_like_one(prepare, &env, vault)?;
     notes.extend(replaced(prepare, &env, vault));
     for part in &parts {
         notes.extend(traps(prepare, part.harness, part.choice, &part.env, vault)?);
@@ -74,6 +78,10 @@ pub fn terms(
     let names: Vec<&str> = harnesses.iter().map(|harness| harness.name.as_str()).collect();
     let harness = names.join(",");
     let mut placement = several::placement(parts);
+    let ssh = ssh::files(vault, choices.iter().flat_map(Choice::secrets))?;
+    placement.files.extend(ssh.files);
+    placement.login_files.extend(ssh.login_files);
+    placement.stand_ins.extend(ssh.stand_ins);
     // A home that is kept may hold the login of an earlier start, which had another account.
     let logins = harnesses.iter().flat_map(|harness| grants::logins(vault, harness, prepare.image.as_ref()));
     placement.stand_ins.extend(logins.map(|(_, secret)| secret.stand_in().to_owned()));
@@ -91,48 +99,13 @@ pub fn terms(
     })
 }
 
-fn no_real_value(prepare: &Prepare, vault: &Vault) -> Result<(), Refusal> {
-    for (name, value) in &prepare.env {
-        if let Some(secret) = vault.real_value_in(value.as_bytes()) {
-            return Err(Refusal::new(
-                format!("environment variable `{name}` holds the real value of secret `{secret}`"),
-                format!("start the container without `--env {name}`; it is given a stand-in for `{secret}`"),
-            ));
-        }
-        if let Some(secret) = vault.real_value_in(name.as_bytes()) {
-            return Err(Refusal::new(
-                format!("the name of an environment variable holds the real value of secret `{secret}`"),
-                "start the container without that variable",
-            ));
-        }
-    }
-    for (place, argument) in prepare.args.iter().enumerate() {
-        if let Some(secret) = vault.real_value_in(argument.as_bytes()) {
-            return Err(Refusal::new(
-                format!(
-                    "argument {place} of the container's command holds the real value of secret `{secret}`"
-                ),
-                format!("leave it out of the command; the container is given a stand-in for `{secret}`"),
-            ));
-        }
-    }
-    for (key, value) in &prepare.annotations {
-        if let Some(secret) = vault.real_value_in(value.as_bytes()) {
-            return Err(Refusal::new(
-                format!("annotation {key} holds the real value of secret `{secret}`"),
-                format!("write the secret's name, `{secret}`, and never its value"),
-            ));
-        }
-    }
-    Ok(())
-}
-
 fn network(prepare: &Prepare) -> Result<(), Refusal> {
     match prepare.annotations.get(annotation::NETWORK).map(String::as_str) {
-        None | Some("none" | "sealed") => Ok(()),
+        // What guarded lets in is the hook's business.
+        None | Some("none" | annotation::SEALED | annotation::GUARDED) => Ok(()),
         Some(other) => Err(Refusal::new(
             format!("annotation {}: {:?} is not supported", annotation::NETWORK, shortened(other)),
-            format!("use --network=none and `{}=sealed`, or leave the annotation out", annotation::NETWORK),
+            format!("use --network=none and `{0}=sealed`, or `{0}=guarded`", annotation::NETWORK),
         )),
     }
 }
@@ -230,7 +203,7 @@ fn environment(
     if let Some((login, secret)) = &choice.login {
         env.extend(login.env.iter().map(|(name, value)| (name.clone(), value.render(secret.filling()))));
     }
-    for secret in &choice.others {
+    for secret in choice.others.iter().filter(|secret| secret.ssh_key().is_none()) {
         let declaration = secret.declaration();
         let Some(name) = &declaration.env else {
             return Err(Refusal::new(

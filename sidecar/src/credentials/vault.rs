@@ -20,6 +20,7 @@ use super::loading::{Loaded, Loading, Rejected};
 use super::scrub::Searches;
 use super::secret::SecretValue;
 use super::source::{Source, Surroundings};
+use super::ssh::{HostKey, SshKey};
 use super::stand_in;
 use crate::accounts::Account;
 
@@ -292,6 +293,17 @@ impl Vault {
         self.all_declarations().filter(|declaration| declaration.is_bound_to(host))
     }
 
+    /// Every SSH key that is for this host and port, also those that cannot be used.
+    pub fn ssh_keys_at(&self, host: &HostName, port: u16) -> impl Iterator<Item = &Declaration> {
+        let is_for = move |d: &&Declaration| d.ssh.as_ref().is_some_and(|server| server.is_at(host, port));
+        self.declarations().filter(is_for)
+    }
+
+    /// By which containers know the sidecar when it answers for an SSH server. None without an installation key.
+    pub fn ssh_host_key(&self) -> Option<HostKey> {
+        self.key.as_ref().map(HostKey::of)
+    }
+
     pub(super) fn searches(&self) -> &Searches {
         &self.searches
     }
@@ -306,7 +318,9 @@ impl Vault {
             rejected.filter_map(|secret| Some((secret.name(), secret.loaded.rejected.as_deref()?)));
         let earlier = self.secrets.iter();
         let earlier = earlier.filter_map(|secret| Some((secret.name(), secret.earlier()?)));
-        live.chain(dead).chain(rejected).chain(earlier)
+        let lines = self.secrets.iter().filter_map(|secret| Some((secret.name(), secret.ssh_key()?)));
+        let lines = lines.flat_map(|(name, key)| key.lines().iter().map(move |line| (name, line)));
+        live.chain(dead).chain(rejected).chain(earlier).chain(lines)
     }
 
     fn add(&mut self, declaration: Declaration, loaded: Loaded) {
@@ -375,6 +389,11 @@ impl Secret {
 
     pub(super) fn held(&self) -> HeldValue {
         HeldValue { value: Arc::clone(&self.loaded.value), stand_in: self.loaded.stand_in.clone() }
+    }
+
+    /// What an SSH key is.
+    pub fn ssh_key(&self) -> Option<&SshKey> {
+        self.loaded.ssh.as_deref()
     }
 
     /// What the value was before, and may still be good for.

@@ -1,7 +1,7 @@
 //! The stream that pingora is handed.
 
 use std::io::{self, IoSlice};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -58,6 +58,12 @@ impl Replay {
         self.buffer = Vec::new();
         self.sent = 0;
         Poll::Ready(Ok(()))
+    }
+}
+
+impl AsFd for Replay {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -182,7 +182,7 @@ async fn hop_by_hop_headers_neither_strip_nor_shadow_what_is_swapped() {
             format!("Connection: close, keep-alive, TE, {name}\r\nTE: trailers\r\n"),
             format!("Connection: close\r\nTE: {name}\r\nKeep-Alive: {name}\r\n"),
             format!("Connection: close, upgrade, {name}\r\nUpgrade: h2c\r\n"),
-            format!("Connection: close\r\nTransfer-Encoding: chunked\r\n"),
+            "Connection: close\r\nTransfer-Encoding: chunked\r\n".to_owned(),
         ] {
             let world = world(provider, Protocols::Http1).await;
             let chunked = more.contains("chunked");

@@ -3,48 +3,32 @@
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use understudy_control::EnvironmentVariable;
+use understudy_control::guest::{JAVA, TRUST};
 
-use super::{super::GUEST, list};
+use super::list;
 use crate::record::fingerprint;
-use crate::trust::File;
 
 /// The host's, copied by Podman: they would lead around the redirection, and mean nothing inside.
 const PROXIES: [&str; 5] = ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"];
 
-/// Clients that add to what they trust get our certificate alone (some read only the first of a file) ...
-const TRUST_ONE: [&str; 1] = ["NODE_EXTRA_CA_CERTS"];
-
-/// ... and clients that replace what they trust get everything.
-const TRUST_ALL: [&str; 15] = [
-    "SSL_CERT_FILE",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "AWS_CA_BUNDLE",
-    "PIP_CERT",
-    "npm_config_cafile",
-    "CODEX_CA_CERTIFICATE",
-    "CARGO_HTTP_CAINFO",
-    "DENO_CERT",
-    "NIX_SSL_CERT_FILE",
-    "PERL_LWP_SSL_CA_FILE",
-    "BUNDLE_SSL_CA_CERT",
-    "HEX_CACERTS_PATH",
-    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-];
-
-/// Options for every Java. Java has a trust store for itself, in a file whose place depends on how it was installed.
-const JAVA: &str = "JAVA_TOOL_OPTIONS";
+/// How Java is told of a trust store.
 const JAVA_STORE: &str = "-Djavax.net.ssl.trustStore=";
 
 const NOTES: &str = "UNDERSTUDY_NOTES";
 
-/// `notes` grows by what is found here, and is written as the last variable. Answers with what is to be recorded.
+pub(super) struct Changed {
+    /// What is to be recorded: a fingerprint of every entry.
+    pub(super) recorded: Vec<u64>,
+    /// What was given to the process, for shells that `podman exec` starts: they get Podman's own configuration.
+    pub(super) given: Vec<(String, String)>,
+}
+
+/// `notes` grows by what is found here, and is written as the last variable.
 pub(super) fn change(
     process: &mut Map<String, Value>,
     given: &[EnvironmentVariable],
     notes: &mut Vec<String>,
-) -> Result<Vec<u64>> {
+) -> Result<Changed> {
     let env = list(process, "env")?;
     env.retain(|entry| {
         let name = name_of(entry);
@@ -53,40 +37,50 @@ pub(super) fn change(
             && !given.iter().any(|variable| variable.name == name)
     });
     env.extend(given.iter().map(|variable| json!(format!("{}={}", variable.name, variable.value))));
-    let one = TRUST_ONE.iter().map(|name| (*name, File::Authority.name()));
-    let all = TRUST_ALL.iter().map(|name| (*name, File::Bundle.name()));
-    for (name, file) in one.chain(all) {
-        if env.iter().any(|entry| name_of(entry) == name) {
+    let mut given: Vec<_> =
+        given.iter().map(|variable| (variable.name.clone(), variable.value.clone())).collect();
+    for (name, value) in TRUST {
+        let ours = json!(format!("{name}={value}"));
+        if env.contains(&ours) {
+            // From a file that `understudy env` printed.
+        } else if env.iter().any(|entry| name_of(entry) == name) {
             notes.push(format!("{name} was set already and stays: its clients may not trust the sidecar"));
         } else {
-            env.push(json!(format!("{name}={GUEST}/{file}")));
+            env.push(ours);
+            given.push((name.to_owned(), value.to_owned()));
         }
     }
     add_java(env, notes);
+    given.extend(env.iter().filter(|entry| name_of(entry) == JAVA.0).filter_map(|entry| {
+        let (name, value) = entry.as_str()?.split_once('=')?;
+        Some((name.to_owned(), value.to_owned()))
+    }));
     if !notes.is_empty() {
         env.push(json!(format!("{NOTES}={}", notes.join("\n").replace('\0', ""))));
     }
-    Ok(env.iter().filter_map(Value::as_str).map(fingerprint).collect())
+    Ok(Changed { recorded: env.iter().filter_map(Value::as_str).map(fingerprint).collect(), given })
 }
 
 /// Other options of Java's stay; so does another trust store.
 fn add_java(env: &mut Vec<Value>, notes: &mut Vec<String>) {
-    let option = format!("{JAVA_STORE}{GUEST}/{}", File::Java.name());
-    let set: Vec<_> = env.iter_mut().filter(|entry| name_of(entry) == JAVA).collect();
+    let (java, option) = JAVA;
+    let set: Vec<_> = env.iter_mut().filter(|entry| name_of(entry) == java).collect();
     if set.is_empty() {
-        env.push(json!(format!("{JAVA}={option}")));
+        env.push(json!(format!("{java}={option}")));
         return;
     }
     for entry in set {
         let options =
             entry.as_str().and_then(|entry| entry.split_once('=')).map_or("", |(_, options)| options);
-        if options.contains(JAVA_STORE) {
+        if options.split(' ').any(|other| other == option) {
+            continue;
+        } else if options.contains(JAVA_STORE) {
             notes.push(format!(
-                "{JAVA} names a trust store already, which stays: Java may not trust the sidecar"
+                "{java} names a trust store already, which stays: Java may not trust the sidecar"
             ));
         } else {
-            notes.push(format!("{JAVA} was set already; {option} was added to it"));
-            *entry = json!(format!("{JAVA}={options} {option}"));
+            notes.push(format!("{java} was set already; {option} was added to it"));
+            *entry = json!(format!("{java}={options} {option}"));
         }
     }
 }
@@ -143,6 +137,15 @@ mod tests {
         assert!(env.contains(&"NODE_EXTRA_CA_CERTS=/run/understudy/ca.crt".to_owned()));
         assert!(env.contains(&"CURL_CA_BUNDLE=/run/understudy/bundle.pem".to_owned()));
         assert!(env.last().unwrap().starts_with("UNDERSTUDY_NOTES=SSL_CERT_FILE was set"), "{env:?}");
+    }
+
+    #[test]
+    fn what_understudy_env_printed_is_recognised() {
+        let own = ["SSL_CERT_FILE=/run/understudy/bundle.pem", "NODE_EXTRA_CA_CERTS=/run/understudy/ca.crt"];
+        let java = "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=/run/understudy/trust.p12";
+        let env = changed(json!([own[0], own[1], java, "KEY=stand-in"]), &[("KEY", "stand-in")], &[]);
+        assert!(!env.iter().any(|entry| entry.starts_with(NOTES)), "{env:?}");
+        assert_eq!(env.iter().filter(|entry| entry.starts_with("SSL_CERT_FILE")).count(), 1);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::super::{GUEST, GUEST_BINARY_DIRECTORY};
 use super::list;
 use crate::installation::Installation;
 use crate::trust::File;
+use crate::workspace::guard::Guard;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
@@ -26,6 +27,20 @@ pub(super) fn change(
     mounts.push(bind(&installation.guest_binary_directory(), GUEST_BINARY_DIRECTORY));
     mounts.push(bind(&guest.join("resolv.conf"), RESOLV_CONF));
     mounts.extend(places.iter().map(|(path, file)| bind(&guest.join(file.name()), path)));
+    Ok(())
+}
+
+pub(super) fn add(document: &mut Map<String, Value>, source: &Path, destination: &str) -> Result<()> {
+    list(document, "mounts")?.push(bind(source, destination));
+    Ok(())
+}
+
+/// Each after the mount that it lies in.
+pub(super) fn guard(document: &mut Map<String, Value>, guards: &[Guard]) -> Result<()> {
+    let mounts = list(document, "mounts")?;
+    for guard in guards.iter().rev() {
+        mounts.insert(guard.within + 1, guard.mount.clone());
+    }
     Ok(())
 }
 
@@ -55,8 +70,7 @@ pub(super) fn covered<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tests::{Tree, config_of, prepared, request};
-    use super::super::apply;
+    use super::super::super::tests::{Tree, apply_simply, config_of};
     use super::*;
 
     #[test]
@@ -67,7 +81,7 @@ mod tests {
         let own = json!({"destination": RESOLV_CONF, "type": "bind", "source": "/x", "options": ["bind"]});
         document["mounts"].as_array_mut().unwrap().insert(0, own);
         let config = config_of(&document);
-        let after = apply(&config, &tree.installation(), request(&config), &prepared(), &[]).unwrap();
+        let after = apply_simply(&config, &tree.installation()).unwrap();
         let mounts = after["mounts"].as_array().unwrap();
         let first = mounts.iter().position(|mount| mount["destination"] == GUEST).unwrap();
         let ours = &mounts[first..];
@@ -83,6 +97,28 @@ mod tests {
             }
         }
         assert_eq!(mounts.iter().filter(|mount| mount["destination"] == RESOLV_CONF).count(), 1);
+    }
+
+    #[test]
+    fn guards_come_right_after_what_they_lie_in() {
+        let mount = |at: &str| json!({"destination": at});
+        let guard = |within, at: &str| {
+            Guard {
+            within,
+            mount: mount(at),
+            expected: serde_json::from_value(json!({
+                "mount": {"device": "1:1", "path": "/"}, "below": "x", "place": {"device": "1:1", "path": "/x"},
+                "read_only": true
+            }))
+            .unwrap(),
+        }
+        };
+        let mut document =
+            Map::from_iter([("mounts".to_owned(), json!([mount("/a"), mount("/b"), mount("/b/c")]))]);
+        super::guard(&mut document, &[guard(0, "/a/1"), guard(1, "/b/1"), guard(1, "/b/2")]).unwrap();
+        let order: Vec<_> =
+            document["mounts"].as_array().unwrap().iter().map(|m| m["destination"].clone()).collect();
+        assert_eq!(order, ["/a", "/a/1", "/b", "/b/1", "/b/2", "/b/c"]);
     }
 
     #[test]

@@ -233,7 +233,7 @@ impl Protection {
             let relation = if source == path { String::new() } else { format!(" {how} {path}") };
             return Err(Refusal::new(
                 format!("the mount of {source}{relation}: {}", protected.what),
-                format!("remove the mount of {source}, or mount only the directory that the agent works on"),
+                format!("remove the mount of {source}; instead, {}", protected.instead),
             ));
         }
         let in_dev = self.devices.as_ref().is_some_and(|dev| found.lies_in(dev));
@@ -306,9 +306,33 @@ mod tests {
             fs::create_dir_all(home.join("x")).unwrap();
             let refusal = bind(&tree, &source).unwrap_err();
             assert!(
-                refusal.reason.contains("credentials") || refusal.reason.contains("own files"),
+                ["credentials", "login", "keys", "home directory", "own files"]
+                    .iter()
+                    .any(|what| refusal.reason.contains(what)),
                 "{refusal:?}"
             );
+        }
+    }
+
+    #[test]
+    fn each_store_says_what_to_do_instead_and_a_home_is_refused_though_it_has_none() {
+        let tree = Tree::new();
+        for (path, what, instead) in [
+            (".aws", "credentials", "docs/secrets.md"),
+            (".docker", "credentials", "stand-in"),
+            (".mozilla", "browsers", "a profile of its own"),
+            (".local/share/keyrings", "passwords", "secret"),
+            (".var/app/org.browser", "browsers", "profile"),
+        ] {
+            fs::create_dir_all(tree.home().join(path)).unwrap();
+            let refusal = bind(&tree, tree.home().join(path)).unwrap_err();
+            assert!(refusal.reason.contains(what) && refusal.remedy.contains(instead), "{refusal:?}");
+        }
+        let bare = Tree::new();
+        let refusal = bind(&bare, bare.home()).unwrap_err();
+        assert!(refusal.reason.contains("home directory"), "{refusal:?}");
+        for path in ["/home", "/etc", "/var"] {
+            assert!(bind(&bare, path).is_err(), "{path}");
         }
     }
 
@@ -445,7 +469,7 @@ mod tests {
             bound("project", &home.join("project")).unwrap();
             bound("of-a-volume", &volume("plain")).unwrap();
             for (name, source, reason) in [
-                ("keys", home.join(".ssh"), "credentials"),
+                ("keys", home.join(".ssh"), "keys"),
                 ("home", home.clone(), "contains"),
                 ("secrets", tree.graph_root().join("secrets/filedriver"), "Podman's storage"),
                 ("storage", tree.graph_root(), "Podman's storage"),

@@ -1,17 +1,20 @@
 //! Namespaces must be the container's own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType, Spec};
 use understudy_control::Refusal;
+use understudy_control::annotation::{GUARDED, INBOUND, NETWORK};
+
+use crate::network::mode::Mode;
 
 /// `userdata`: Podman's directories for this container.
-pub(super) fn check(spec: &Spec, userdata: &[PathBuf; 2]) -> Result<(), Refusal> {
+pub(super) fn check(spec: &Spec, userdata: &[PathBuf; 2], mode: &Mode) -> Result<(), Refusal> {
     let all = spec.linux().as_ref().and_then(|linux| linux.namespaces().as_ref());
     let find = |typ| all.into_iter().flatten().find(move |namespace| namespace.typ() == typ);
-    network(find(LinuxNamespaceType::Network))?;
-    if configured_later(spec, userdata) {
-        return Err(no_other_network("a network is configured for the container"));
+    network(find(LinuxNamespaceType::Network), mode)?;
+    if *mode == Mode::Sealed && configured_later(spec, userdata) {
+        return Err(guarded_at_the_most("a network is configured for the container"));
     }
     own("pid", find(LinuxNamespaceType::Pid))?;
     own("ipc", find(LinuxNamespaceType::Ipc))?;
@@ -34,7 +37,7 @@ fn joined(namespace: &LinuxNamespace) -> bool {
     namespace.path().is_some()
 }
 
-fn network(namespace: Option<&LinuxNamespace>) -> Result<(), Refusal> {
+fn network(namespace: Option<&LinuxNamespace>, mode: &Mode) -> Result<(), Refusal> {
     match namespace {
         None => Err(no_other_network("--network=host shares the host's network")),
         Some(namespace) => match namespace.path() {
@@ -42,9 +45,22 @@ fn network(namespace: Option<&LinuxNamespace>) -> Result<(), Refusal> {
             Some(path) if path.starts_with("/proc") => Err(no_other_network(
                 "the container joins the network of another (--network=container:… or --pod)",
             )),
-            Some(_) => Err(no_other_network("the container has a network other than none")),
+            Some(path) if mode.is_guarded() && is_made_by_podman(path) => Ok(()),
+            Some(path) if mode.is_guarded() => Err(no_other_network(&format!(
+                "the container joins the network namespace {}, which may be another's, too (--network=ns:…)",
+                super::shown(path)
+            ))),
+            Some(_) => Err(guarded_at_the_most("the container has a network other than none")),
         },
     }
+}
+
+/// `…/netns/netns-UUID`, made for this container alone. A name of that kind that `ip netns add` made is the user's own doing.
+fn is_made_by_podman(path: &Path) -> bool {
+    let uuid = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix("netns-"));
+    path.parent().is_some_and(|parent| parent.ends_with("netns"))
+        && uuid
+            .is_some_and(|uuid| uuid.len() == 36 && uuid.chars().all(|c| c == '-' || c.is_ascii_hexdigit()))
 }
 
 /// With a user namespace Podman makes the network only after the container, and its namespace has no path yet; but
@@ -61,6 +77,17 @@ fn configured_later(spec: &Spec, userdata: &[PathBuf; 2]) -> bool {
 
 fn no_other_network(reason: &str) -> Refusal {
     Refusal::new(reason, "add --network=none: traffic then goes through the sidecar, and nowhere else")
+}
+
+fn guarded_at_the_most(reason: &str) -> Refusal {
+    Refusal::new(
+        reason,
+        format!(
+            "add --network=none; or, if something has to reach the container from outside, --annotation \
+             {NETWORK}={GUARDED} {INBOUND}=PORT,…: then rules alone keep traffic from leaving, and whoever reaches those \
+             ports can be answered with anything"
+        ),
+    )
 }
 
 fn own(name: &str, namespace: Option<&LinuxNamespace>) -> Result<(), Refusal> {
@@ -106,6 +133,8 @@ mod tests {
             let refusal = with("network", namespace);
             assert!(refusal.reason.contains(says), "{refusal:?}");
             assert!(refusal.remedy.contains("add --network=none"));
+            let own = says == "other than none";
+            assert_eq!(refusal.remedy.contains("understudy.network=guarded understudy.inbound=PORT"), own);
         }
     }
 
@@ -117,7 +146,31 @@ mod tests {
         document["mounts"].as_array_mut().unwrap().push(
             json!({"destination": "/etc/resolv.conf", "type": "bind", "source": source, "options": ["bind"]}),
         );
-        assert!(tree.check(&config_of(&document)).unwrap_err().remedy.contains("--network=none"));
+        let config = config_of(&document);
+        assert!(tree.check(&config).unwrap_err().remedy.contains("--network=none"));
+        tree.check_in(&Mode::Guarded { inbound: Vec::new() }, &config).unwrap();
+    }
+
+    #[test]
+    fn guarded_takes_a_network_of_its_own_and_no_other() {
+        let guarded = Mode::Guarded { inbound: vec![3000] };
+        let uuid = "470d7311-fef1-32d3-879d-131afc76c472";
+        let tree = Tree::new();
+        for (namespace, passes) in [
+            (Some(json!({"type": "network"})), true),
+            (Some(json!({"type": "network", "path": format!("/run/user/1000/netns/netns-{uuid}")})), true),
+            (Some(json!({"type": "network", "path": "/proc/77/ns/net"})), false),
+            (Some(json!({"type": "network", "path": "/run/netns/shared"})), false),
+            (Some(json!({"type": "network", "path": format!("/tmp/netns-{uuid}")})), false),
+            (None, false),
+        ] {
+            let mut document = tree.config().document;
+            let all = document["linux"]["namespaces"].as_array_mut().unwrap();
+            all.retain(|namespace| namespace["type"] != "network");
+            all.extend(namespace.clone());
+            let checked = tree.check_in(&guarded, &config_of(&document));
+            assert_eq!(checked.is_ok(), passes, "{namespace:?} {checked:?}");
+        }
     }
 
     #[test]

@@ -15,12 +15,17 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// With a tenth to a fifth of its life left, and ten minutes at most: the same moment for one token, another for each.
 pub(super) fn is_due(account: &Account, now: Millis) -> bool {
-    let Some(expires) = account.expires.filter(|_| account.ended.is_none()) else { return false };
+    due_in(account, now).is_some_and(|left| left.is_zero())
+}
+
+/// How long until then; never for what is over, or of which nobody said when it ends.
+pub(super) fn due_in(account: &Account, now: Millis) -> Option<Duration> {
+    let expires = account.expires.filter(|_| account.ended.is_none())?;
     let life = expires.since(account.renewed).max(1);
     // A tenth, and as much again by chance.
     let ahead = (life / 10).min(AHEAD / 2);
     let ahead = ahead + jitter(account) % ahead.max(1);
-    now.0.saturating_add(ahead) >= expires.0
+    Some(Duration::from_millis(expires.0.saturating_sub(ahead).saturating_sub(now.0)))
 }
 
 /// Whether tokens are so new that another renewal would not make an upstream take them: one that answers 401 to whatever

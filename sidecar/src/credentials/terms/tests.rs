@@ -154,7 +154,7 @@ fn refusals_name_the_annotation_or_variable_and_the_way_out() {
             "known are: broken, git-hosts, github-pr, locked, open, web, harness-only",
         ),
         (&[(annotation::ALLOW, "*")], none, "understudy.allow: \"*\": a bare `*`", "write host names"),
-        (&[(annotation::NETWORK, "guarded")], none, "understudy.network: \"guarded\"", "--network=none"),
+        (&[(annotation::NETWORK, "host")], none, "understudy.network: \"host\"", "--network=none"),
         (&[(annotation::PRIVACY, "stirct")], none, "no privacy level `stirct`", "did you mean `strict`?"),
         (&[(annotation::SECRETS, "gti")], none, "no secret `gti`", "did you mean `git`?"),
         (&[(annotation::SECRETS, "mute")], none, "secret `mute` has no variable", "add `env ="),
@@ -202,6 +202,22 @@ fn a_real_value_in_the_command_is_refused() {
         terms(&request, &Harnesses::default(), &Policies::default(), &installation(&["key"])).unwrap_err();
     assert!(refusal.reason.contains("argument 2") && refusal.reason.contains("secret `key`"), "{refusal}");
     assert!(!refusal.to_string().contains("REALreal"), "{refusal}");
+}
+
+#[test]
+fn what_looks_like_a_credential_is_refused_unless_it_is_a_stand_in_or_is_replaced() {
+    let vault = installation(&["key"]);
+    let foreign = format!("sk-ant-api03-{}AA", "x1Y-".repeat(24).get(..93).unwrap());
+    let refusal = started(&vault, &[], &[("MY_KEY", &foreign)]).unwrap_err();
+    assert!(refusal.reason.contains("`MY_KEY` holds what looks like a real credential"), "{refusal}");
+    assert!(refusal.remedy.contains("secrets add") && !refusal.to_string().contains(&foreign), "{refusal}");
+    let mut request = prepare(&[], &[]);
+    request.args = vec!["sh".to_owned(), format!("K={foreign} claude")];
+    let refusal = terms(&request, &Harnesses::default(), &Policies::default(), &vault).unwrap_err();
+    assert!(refusal.reason.contains("argument 1"), "{refusal}");
+
+    let stand_in = vault.secret("key").unwrap().stand_in().to_owned();
+    started(&vault, &[], &[("MY_KEY", &stand_in), ("ANTHROPIC_API_KEY", &foreign)]).unwrap();
 }
 
 #[test]

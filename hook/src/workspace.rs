@@ -1,0 +1,10 @@
+//! What a mounted project can do to its owner later: files in it that programs of the host run, or take their
+//! configuration from. Guarded while a container has them (`guard`), and looked for afterwards (`scan`).
+
+pub(crate) mod config;
+pub(crate) mod folder;
+pub(crate) mod git;
+pub(crate) mod guard;
+pub(crate) mod plan;
+pub(crate) mod protected;
+pub(crate) mod scan;

@@ -1,0 +1,237 @@
+//! Git over SSH to a server that a secret of kind `ssh-key` is for. Both connections end here: the container's, where
+//! only a stand-in of a key that was granted logs in ([`door`]), and the server's, where the real key does
+//! ([`upstream`]). What passes between them is one command of git's ([`command`]) that policy allows.
+
+pub mod command;
+mod cut;
+mod door;
+mod pump;
+mod upstream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use russh::ChannelMsg;
+use tokio::time::timeout;
+use understudy_policies::{HostName, Request};
+
+use self::command::Command;
+use self::cut::Cut;
+use self::door::{Door, Guest};
+use super::accept::{Fault, Line};
+use super::relay::Passed;
+use crate::container::Container;
+use crate::credentials::Vault;
+use crate::decide::{Denial, Permit, decide};
+use crate::dns::Origin;
+use crate::operator::within_limits;
+use crate::proxy::{Gateway, Replay};
+use crate::reason::Reason;
+
+/// For the container to read what it was told last.
+const FAREWELL: Duration = Duration::from_secs(3);
+/// From the first byte to a command. A person may have to find out first what the key is for.
+const LOGIN: Duration = Duration::from_secs(60);
+/// Without a byte either way. Servers that work send something to keep clients waiting (git's `keepalive`, 5 s).
+const IDLE: Duration = Duration::from_secs(15 * 60);
+
+/// What is said of environment variables that are asked for: git's choice of a protocol version, and no other.
+const GIT_PROTOCOL: &str = "GIT_PROTOCOL";
+
+/// A connection to a server that an SSH key is for.
+pub(super) struct Ssh {
+    pub(super) stream: Replay,
+    pub(super) host: HostName,
+    pub(super) port: u16,
+}
+
+/// The server, if any SSH key of the installation is for it: then it is never passed through, with or without a grant.
+pub(super) fn server<'o>(vault: &Vault, origin: &'o Origin, port: u16) -> Option<&'o HostName> {
+    let Origin::Name(name) = origin else { return None };
+    vault.ssh_keys_at(name, port).next().map(|_| name)
+}
+
+impl Ssh {
+    /// Ok once the command has ended by itself. Dropping it cuts both connections.
+    pub(super) async fn serve(
+        self,
+        container: &Arc<Container>,
+        gateway: &Gateway,
+        line: &mut Line,
+    ) -> Result<(), Fault> {
+        let Self { stream, host, port } = self;
+        line.entry(|entry| {
+            (entry.protocol, entry.host, entry.port) = ("ssh", Some(host.to_string()), Some(port));
+        });
+        let internal = |error: &dyn std::fmt::Display| Fault::new(Reason::Internal, &error.to_string());
+        let vault = gateway.vault().current();
+        let key = vault.ssh_host_key().ok_or_else(|| internal(&"no host key"))?;
+        let _cut = Cut::of(&stream).map_err(|error| internal(&error))?;
+        let (door, mut opened) = Door::new(&vault, &container.rights().grants, &host, port);
+        let seen = door.seen();
+        let config = Arc::new(door::config(key));
+        let greeted =
+            timeout(gateway.limits().first_bytes, russh::server::run_stream(config, stream, door)).await;
+        let mut running = match greeted {
+            Ok(Ok(running)) => running,
+            Ok(Err(error)) => return Err(Fault::new(Reason::Malformed, &format!("SSH: {error}"))),
+            Err(_) => return Err(Fault::new(Reason::Timeout, "no SSH client has said so in time")),
+        };
+        let handle = running.handle();
+        let guest = tokio::select! {
+            guest = opened.recv() => guest,
+            _ = &mut running => None,
+            () = tokio::time::sleep(LOGIN) => return Err(Fault::new(Reason::Timeout, "no login in time")),
+        };
+        let Some(mut guest) = guest else {
+            return Err(seen
+                .take()
+                .unwrap_or_else(|| Fault::broken_off("the container ended it without a command")));
+        };
+        line.entry(|entry| entry.secrets = vec![guest.secret.clone()]);
+        let passed = Arc::new(Passed::default());
+        let result = session(&mut guest, &handle, &host, port, container, gateway, line, &passed).await;
+        if let Err(fault) = &result {
+            guest.tell(&fault.message()).await;
+        }
+        drop(guest);
+        // It is the client that closes.
+        drop(timeout(FAREWELL, running).await);
+        result
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "one call")]
+async fn session(
+    guest: &mut Guest,
+    handle: &russh::server::Handle,
+    host: &HostName,
+    port: u16,
+    container: &Arc<Container>,
+    gateway: &Gateway,
+    line: &mut Line,
+    passed: &Arc<Passed>,
+) -> Result<(), Fault> {
+    let asked = timeout(LOGIN, asked(guest, handle)).await;
+    let Asked { command, version } =
+        asked.map_err(|_| Fault::new(Reason::Timeout, "logged in, and no command in time"))??;
+    line.entry(|entry| {
+        entry.method = Some(command.service().name().to_owned());
+        entry.path = Some(command.path());
+    });
+    let fault = |denial: Denial| Fault::new(denial.reason, &denial.remedy);
+    let permit = permitted(container, host, port, &command).map_err(fault)?;
+    line.entry(|entry| entry.rule = Some(permit.rule().to_owned()));
+    within_limits(container).map_err(fault)?;
+    container
+        .rates
+        .take(&permit.given().rates, std::time::Instant::now())
+        .map_err(|_| Fault::new(Reason::RateLimited, "more connections than the rule's `rate`"))?;
+    let vault = gateway.vault().current();
+    let mut upstream = upstream::connect(gateway, &vault, &permit, &guest.secret, &command, version).await?;
+    line.passes(&permit, passed);
+    let secret = guest.secret.clone();
+    tokio::select! {
+        result = pump::pump(guest, &mut upstream, passed, IDLE) => result,
+        fault = withdrawn(container, host, port, &command, &secret) => Err(fault),
+    }
+}
+
+/// What a session asks for before it starts.
+struct Asked {
+    command: Command,
+    /// Of git's protocol, as `version=2`.
+    version: Option<String>,
+}
+
+async fn asked(guest: &mut Guest, handle: &russh::server::Handle) -> Result<Asked, Fault> {
+    let id = guest.writer.id();
+    let gone = || Fault::broken_off("the container ended it without a command");
+    let other = |what: &str| {
+        let detail =
+            format!("{what}; the key is for git (git-upload-pack, git-receive-pack) and nothing else");
+        Fault::new(Reason::ProtocolNotAllowed, &detail)
+    };
+    let mut version = None;
+    loop {
+        match guest.reader.wait().await.ok_or_else(gone)? {
+            ChannelMsg::Exec { command, .. } => {
+                let _ = handle.channel_success(id).await;
+                return match Command::parse(&command) {
+                    Ok(command) => Ok(Asked { command, version }),
+                    Err(error) => Err(Fault::new(Reason::ProtocolNotAllowed, &error.to_string())),
+                };
+            }
+            ChannelMsg::SetEnv { variable_name, variable_value, .. } => {
+                let known = variable_name == GIT_PROTOCOL && is_version(&variable_value);
+                let answered =
+                    if known { handle.channel_success(id).await } else { handle.channel_failure(id).await };
+                let _ = answered;
+                version = if known { Some(variable_value) } else { version };
+            }
+            ChannelMsg::RequestShell { .. } => {
+                let _ = handle.channel_success(id).await;
+                return Err(other("a shell is not allowed"));
+            }
+            ChannelMsg::RequestSubsystem { .. } => {
+                let _ = handle.channel_success(id).await;
+                return Err(other("sftp and other subsystems are not allowed"));
+            }
+            ChannelMsg::RequestPty { .. } | ChannelMsg::RequestX11 { .. } => {
+                let _ = handle.channel_failure(id).await;
+            }
+            ChannelMsg::Eof | ChannelMsg::Close => return Err(gone()),
+            ChannelMsg::Data { .. } | ChannelMsg::ExtendedData { .. } => {
+                return Err(Fault::new(Reason::Malformed, "data before a command"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// As git-protocol(5) has them.
+fn is_version(value: &str) -> bool {
+    matches!(value, "version=0" | "version=1" | "version=2")
+}
+
+/// Policies are asked for the request that it would be over HTTPS, at the port of SSH.
+fn permitted(container: &Container, host: &HostName, port: u16, command: &Command) -> Result<Permit, Denial> {
+    let target = command.request_target();
+    decide(&container.rights().policy, &Request::new(host, port, "POST", &target)).map_err(|denial| {
+        let (service, path) = (command.service(), command.path());
+        let (direction, repository) = (service.direction(), path.trim_start_matches('/'));
+        let repository = repository.strip_suffix(".git").unwrap_or(repository);
+        let remedy = match denial.reason {
+            Reason::DeniedByRule | Reason::PolicyFailed => denial.remedy,
+            _ => format!(
+                "{} of {repository} is not allowed; add to a policy: [[allow]] host = \"{host}\", port = {port}, \
+                 git = \"{direction}\", repos = [\"{repository}\"] (or everything there: understudy allow \
+                 {host}:{port} --container NAME)",
+                service.name()
+            ),
+        };
+        Denial { remedy, ..denial }
+    })
+}
+
+/// Returns once policy or grants do not allow it any more.
+async fn withdrawn(
+    container: &Container,
+    host: &HostName,
+    port: u16,
+    command: &Command,
+    secret: &str,
+) -> Fault {
+    let mut changing = container.changing();
+    loop {
+        if !container.rights().grants.contains(secret) {
+            return Fault::new(Reason::CredentialNotGranted, &format!("secret `{secret}` was withdrawn"));
+        }
+        if permitted(container, host, port, command).is_err() {
+            return Fault::new(Reason::HostNotAllowed, "policy was changed, and does not allow it any more");
+        }
+        if changing.changed().await.is_err() {
+            return Fault::new(Reason::Revoked, "");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The server's side: its host key is one of those that were written down, and the real key logs in.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use russh::client::{Config, Handle, Handler, Msg};
+use russh::keys::ssh_key::{Fingerprint, HashAlg};
+use russh::keys::{PrivateKeyWithHashAlg, PublicKeyOrCertificate};
+use russh::{ChannelReadHalf, ChannelWriteHalf, SshId};
+use tokio::time::timeout;
+use understudy_policies::HostName;
+
+use super::super::accept::Fault;
+use super::super::splice::dial;
+use super::GIT_PROTOCOL;
+use super::command::Command;
+use super::cut::Cut;
+use super::door::WAITING;
+use crate::credentials::Vault;
+use crate::credentials::ssh::Server;
+use crate::decide::Permit;
+use crate::proxy::Gateway;
+use crate::reason::Reason;
+
+/// The command runs on the server.
+pub(super) struct Upstream {
+    pub(super) reader: ChannelReadHalf,
+    pub(super) writer: ChannelWriteHalf<Msg>,
+    /// Keeps the connection.
+    _handle: Handle<Check>,
+    _cut: Cut,
+}
+
+/// What is wrong with the host key, if it is.
+type Unknown = Arc<Mutex<Option<Fingerprint>>>;
+
+struct Check {
+    server: Server,
+    host: HostName,
+    unknown: Unknown,
+}
+
+impl Handler for Check {
+    type Error = russh::Error;
+
+    async fn check_server_key(&mut self, key: &PublicKeyOrCertificate) -> Result<bool, Self::Error> {
+        // A certificate would need an authority that is trusted for it; none is.
+        let PublicKeyOrCertificate::PublicKey { key, .. } = key else { return Ok(false) };
+        let fingerprint = key.fingerprint(HashAlg::Sha256);
+        let known = self.server.knows(&self.host, &fingerprint);
+        if !known {
+            *self.unknown.lock().unwrap_or_else(PoisonError::into_inner) = Some(fingerprint);
+        }
+        Ok(known)
+    }
+}
+
+pub(super) async fn connect(
+    gateway: &Gateway,
+    vault: &Vault,
+    permit: &Permit,
+    secret: &str,
+    command: &Command,
+    version: Option<String>,
+) -> Result<Upstream, Fault> {
+    let host = permit.host();
+    let found = vault.secret(secret).and_then(|secret| Some((secret.ssh_key()?, secret.declaration())));
+    let Some((key, declaration)) = found else {
+        return Err(Fault::new(
+            Reason::CredentialNotGranted,
+            &format!("secret `{secret}` cannot be used any more"),
+        ));
+    };
+    let server = declaration.ssh.clone().filter(|server| server.is_at(host, permit.port()));
+    let Some(server) = server else {
+        return Err(Fault::new(
+            Reason::CredentialMisdirected,
+            &format!("secret `{secret}` is not for {host} any more"),
+        ));
+    };
+    let stream = dial(gateway, permit.clone()).await?;
+    let failed = |what: &str, error: &dyn std::fmt::Display| {
+        Fault::new(Reason::UpstreamFailed, &format!("{host}: {what}: {error}"))
+    };
+    let cut = Cut::of(&stream).map_err(|error| failed("no connection", &error))?;
+    drop(stream.set_nodelay(true));
+    let unknown = Unknown::default();
+    let check = Check { server: server.clone(), host: host.clone(), unknown: Arc::clone(&unknown) };
+    let talk = async {
+        let connected = russh::client::connect_stream(Arc::new(config()), stream, check).await;
+        let mut handle = connected.map_err(|error| {
+            match unknown.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                Some(fingerprint) => Fault::new(
+                    Reason::UpstreamUntrusted,
+                    &format!(
+                        "{host} shows the host key {fingerprint}, which is not known for it; if its operator \
+                         publishes that one, add it to `host-keys` of secret `{secret}` ({})",
+                        declaration.place
+                    ),
+                ),
+                None => failed("SSH", &error),
+            }
+        })?;
+        let real = PrivateKeyWithHashAlg::new(Arc::clone(key.real()), None);
+        let login = handle.authenticate_publickey(server.user(), real).await;
+        if !login.map_err(|error| failed("login", &error))?.success() {
+            let public = key.real().public_key().fingerprint(HashAlg::Sha256);
+            let detail = format!(
+                "{host} does not let {} in with the key of secret `{secret}` ({public}); add its public key there",
+                server.user()
+            );
+            return Err(Fault::new(Reason::UpstreamFailed, &detail));
+        }
+        let channel = handle.channel_open_session().await.map_err(|error| failed("session", &error))?;
+        if let Some(version) = version {
+            let set = channel.set_env(false, GIT_PROTOCOL, version).await;
+            set.map_err(|error| failed("session", &error))?;
+        }
+        channel.exec(true, command.to_string()).await.map_err(|error| failed("command", &error))?;
+        Ok((handle, channel))
+    };
+    let late = |_| Fault::new(Reason::UpstreamTimeout, &format!("{host}: no SSH session in time"));
+    let (handle, channel) = timeout(gateway.limits().handshake, talk).await.map_err(late)??;
+    let (reader, writer) = channel.split();
+    Ok(Upstream { reader, writer, _handle: handle, _cut: cut })
+}
+
+fn config() -> Config {
+    Config {
+        client_id: SshId::Standard("SSH-2.0-understudy".into()),
+        channel_buffer_size: WAITING,
+        nodelay: true,
+        ..Config::default()
+    }
+}

@@ -1,0 +1,148 @@
+//! SSH keys: where one logs in and by which host keys those servers are known ([`Server`]), the key itself with its
+//! stand-in ([`SshKey`]), and what is placed in a container so that an unmodified `ssh` uses it ([`files`]).
+
+mod files;
+mod host_keys;
+mod key;
+
+pub use self::files::{SshFiles, files};
+pub use self::key::{HostKey, KeyError, SshKey};
+
+use russh::keys::ssh_key::Fingerprint;
+use toml::Spanned;
+use understudy_policies::HostName;
+use understudy_policies::document::OneOrMany;
+
+/// The port of SSH (RFC 4253 section 4).
+const PORT: u16 = 22;
+
+/// Whom forges let in.
+const USER: &str = "git";
+
+/// Where a key logs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Never empty.
+    hosts: Vec<HostName>,
+    port: u16,
+    user: String,
+    /// SHA-256. Empty: those that are built in for each host.
+    host_keys: Vec<Fingerprint>,
+}
+
+/// The keys of a declaration that are about it.
+pub(super) struct Written<'a> {
+    pub(super) hosts: &'a Option<Spanned<OneOrMany<String>>>,
+    pub(super) port: Option<Spanned<u16>>,
+    pub(super) user: Option<Spanned<String>>,
+    pub(super) host_keys: Option<Spanned<OneOrMany<String>>>,
+}
+
+impl Server {
+    pub fn is_at(&self, host: &HostName, port: u16) -> bool {
+        self.port == port && self.hosts.contains(host)
+    }
+
+    pub fn hosts(&self) -> &[HostName] {
+        &self.hosts
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// As whom it logs in, whoever the container asks for.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Whether a server that shows this host key is `host`.
+    pub fn knows(&self, host: &HostName, host_key: &Fingerprint) -> bool {
+        match self.host_keys.as_slice() {
+            [] => host_keys::builtin(host).contains(host_key),
+            own => own.contains(host_key),
+        }
+    }
+
+    /// `github.com`, or `git.example.com:2222`.
+    pub fn shown_hosts(&self) -> Vec<String> {
+        let shown = |host: &HostName| match self.port {
+            PORT => host.to_string(),
+            port => format!("{host}:{port}"),
+        };
+        self.hosts.iter().map(shown).collect()
+    }
+}
+
+impl Written<'_> {
+    /// `at` is where the secret's table begins. An error is a place in the file and what is wrong there.
+    pub(super) fn server(self, at: usize) -> Result<Server, (usize, String)> {
+        let hosts = self.hosts.as_ref().ok_or_else(|| (at, "missing field `hosts`".to_owned()))?;
+        let at_hosts = hosts.span().start;
+        if hosts.get_ref().0.is_empty() {
+            return Err((at_hosts, "`hosts` is empty, so the secret could never be used".to_owned()));
+        }
+        let host = |host: &String| match host.parse() {
+            Ok(host) => Ok(host),
+            Err(_) if host.contains('*') => {
+                Err((at_hosts, format!("`hosts`: {host:?}: each server of an SSH key is named in full")))
+            }
+            Err(error) => Err((at_hosts, format!("`hosts`: {host:?}: {error}"))),
+        };
+        let hosts: Vec<HostName> = hosts.get_ref().0.iter().map(host).collect::<Result<_, _>>()?;
+        let port = match self.port {
+            Some(port) if *port.get_ref() == 0 => {
+                return Err((port.span().start, "`port` must be 1 to 65535".to_owned()));
+            }
+            port => port.map_or(PORT, Spanned::into_inner),
+        };
+        let user = match self.user {
+            Some(user) if !is_user(user.get_ref()) => {
+                let message =
+                    "`user` must be the name of an account, 1 to 32 of letters, digits, `.`, `_` and `-`";
+                return Err((user.span().start, message.to_owned()));
+            }
+            user => user.map_or_else(|| USER.to_owned(), Spanned::into_inner),
+        };
+        let host_keys = match self.host_keys {
+            Some(written) => {
+                let at = written.span().start;
+                let keys = written.get_ref().0.iter().map(|key| host_keys::parse(key));
+                let keys: Vec<_> = keys.collect::<Result<_, _>>().map_err(|error| (at, error))?;
+                if keys.is_empty() {
+                    return Err((
+                        at,
+                        "`host-keys` is empty, so no server could be told from another".to_owned(),
+                    ));
+                }
+                keys
+            }
+            None => Vec::new(),
+        };
+        if let Some(unknown) =
+            hosts.iter().find(|host| host_keys.is_empty() && host_keys::builtin(host).is_empty())
+        {
+            return Err((at, host_keys::missing(unknown)));
+        }
+        Ok(Server { hosts, port, user, host_keys })
+    }
+
+    /// For a secret of another kind.
+    pub(super) fn none(&self) -> Result<(), (usize, String)> {
+        let at = |key: &str, start: Option<usize>| {
+            start.map(|at| (at, format!("`{key}` is for `kind = \"ssh-key\"`; leave it out")))
+        };
+        let port = at("port", self.port.as_ref().map(|key| key.span().start));
+        let user = at("user", self.user.as_ref().map(|key| key.span().start));
+        let host_keys = at("host-keys", self.host_keys.as_ref().map(|key| key.span().start));
+        port.or(user).or(host_keys).map_or(Ok(()), Err)
+    }
+}
+
+fn is_user(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    (1..=32).contains(&name.len()) && !name.starts_with('-') && name.bytes().all(plain)
+}
+
+#[cfg(test)]
+mod tests;
