@@ -188,7 +188,7 @@ mod tests {
             if let Ok(command) = Command::parse(text.as_bytes()) {
                 prop_assert_eq!(command.to_string(), text.clone());
                 let word = text.split_once(' ').unwrap().1;
-                prop_assert!(!word[1..word.len() - 1].contains(|c: char| c == '\'' || c == ' ' || c == '$' || c == '`'));
+                prop_assert!(!word[1..word.len() - 1].contains(['\'', ' ', '$', '`']));
                 prop_assert_eq!(Command::parse(command.to_string().as_bytes()), Ok(command));
             }
         }
