@@ -1,5 +1,6 @@
 //! Where an image's clients look for what they trust. The image is hostile.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use super::rooted::{self, Seen, Spot};
@@ -56,6 +57,7 @@ impl<'a> Image<'a> {
     /// The image's roots.
     pub(super) fn bundles(&mut self) -> Vec<Vec<u8>> {
         let mut all: Vec<Vec<u8>> = Vec::new();
+        let mut known = HashSet::new();
         for path in BUNDLES {
             let seen = rooted::read(self.root, path);
             let Some(Seen { bytes, real }) = self.told(path, seen) else { continue };
@@ -69,7 +71,7 @@ impl<'a> Image<'a> {
                 self.notes.push(note);
             }
             for certificate in found {
-                if !all.contains(&certificate) {
+                if known.insert(certificate.clone()) {
                     all.push(certificate);
                 }
             }

@@ -33,6 +33,8 @@ pub(super) struct Use {
 pub(super) enum Access {
     /// Reading what is below; a path that begins with `/` and does not end with one.
     Below(String),
+    /// Reading this file alone.
+    File(String),
     /// Fetching `owner/name`.
     Repository(String),
 }
@@ -52,12 +54,16 @@ impl Found {
         self.url(line, text, |url| Access::Below(url.path.trim_end_matches('/').to_owned()));
     }
 
-    /// One file, and those beside it: `/pkg/-/pkg-1.0.tgz` is all of `/pkg`.
+    /// One file, and those beside it: `/pkg/-/pkg-1.0.tgz` is all of `/pkg`. Beside one in no directory is all of the host,
+    /// which the URL does not name.
     pub(super) fn download(&mut self, line: usize, text: &str) {
         self.url(line, text, |url| {
             let package = url.path.split_once("/-/").map(|(package, _)| package);
             let directory = || url.path.rsplit_once('/').map_or("", |(directory, _)| directory);
-            Access::Below(package.unwrap_or_else(directory).to_owned())
+            match package.unwrap_or_else(directory) {
+                "" => Access::File(url.path.clone()),
+                directory => Access::Below(directory.to_owned()),
+            }
         });
     }
 

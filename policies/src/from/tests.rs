@@ -105,7 +105,7 @@ fn yarn_and_pnpm_name_their_registries() {
             "host = \"t.example.com\"",
             "\"/b/**\", # pnpm-lock.yaml:5",
             "host = \"u.example.com\"",
-            "\"/**\", # pnpm-lock.yaml:8"
+            "\"/c.tgz\", # pnpm-lock.yaml:8"
         ]
     );
     assert!(
@@ -222,6 +222,20 @@ fn the_policy_allows_what_it_names_and_nothing_else() {
         let host = host.parse().unwrap();
         let verdict = set.decide_request(&Request::new(&host, 443, method, target));
         assert_eq!(matches!(verdict, Verdict::Allowed { .. }), allowed, "{method} {host}{target}");
+    }
+}
+
+#[test]
+fn a_file_in_no_directory_does_not_name_its_whole_host() {
+    for path in ["/x.tgz", "/-/x.tgz"] {
+        let lock = format!("{{\"resolved\": \"https://a.example{path}\"}}");
+        let text = propose_from("package-lock.json", lock.as_bytes()).text;
+        let set = PolicySet::combine(vec![Arc::new(Policy::parse("p", "p.toml", &text).unwrap())]);
+        let host = "a.example".parse().unwrap();
+        for (target, allowed) in [(path, true), ("/", false), ("/y.tgz", false), ("/y/x.tgz", false)] {
+            let verdict = set.decide_request(&Request::new(&host, 443, "GET", target));
+            assert_eq!(matches!(verdict, Verdict::Allowed { .. }), allowed, "{target}\n{text}");
+        }
     }
 }
 

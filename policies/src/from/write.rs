@@ -17,11 +17,17 @@ you use it.\n# Save it as ~/.config/understudy/policies/NAME.toml, and run `unde
 type Rules = BTreeMap<(HostName, u16, bool), BTreeMap<String, String>>;
 
 pub(super) fn proposal(found: Found, paths: Paths) -> Proposal {
-    let mut rules = Rules::new();
+    let (mut rules, mut files) = (Rules::new(), Rules::new());
     for each in found.uses {
         let (git, what) = match each.access {
             Access::Below(path) => (false, path),
             Access::Repository(repository) => (true, repository),
+            Access::File(path) => {
+                let key = (each.host, each.port, false);
+                files.entry(key.clone()).or_default().entry(path).or_insert(each.place);
+                rules.entry(key).or_default();
+                continue;
+            }
         };
         rules.entry((each.host, each.port, git)).or_default().entry(what).or_insert(each.place);
     }
@@ -40,7 +46,8 @@ pub(super) fn proposal(found: Found, paths: Paths) -> Proposal {
         let (condition, key) =
             if *git { ("git = \"read\"", "repos") } else { ("methods = \"GET\"", "paths") };
         let _ = writeln!(text, "{condition}\n{key} = [");
-        let lines = if *git { whole(named) } else { patterns(named, paths) };
+        let mut lines = if *git { whole(named) } else { patterns(named, paths) };
+        lines.extend(files.get(&(host.clone(), *port, *git)).map(whole).unwrap_or_default());
         for (what, comment) in lines {
             let _ = writeln!(text, "    {what:?}, # {comment}");
         }

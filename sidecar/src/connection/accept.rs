@@ -109,8 +109,8 @@ async fn converse(
             let (by, connected) = (splice.by, || line.passes(&permit, &passed));
             return tokio::select! {
                 result = splice.pass(gateway, &passed, connected) => result,
-                () = forbidden(container, &permit, by) => {
-                    let detail = "policy was changed, and does not allow it any more";
+                () = forbidden(gateway, container, &permit, by) => {
+                    let detail = "the configuration was changed, and does not let it through any more";
                     Err(Fault::new(Reason::HostNotAllowed, detail))
                 }
             };

@@ -30,10 +30,12 @@ pub(super) struct Splice {
 
 /// The permit to pass through TLS for a name that the container looked up. None: it is inspected, as all is by default.
 /// So it is where any secret of the installation is bound: not seen, a stand-in would not be swapped, and an agent could
-/// bring a credential of its own.
+/// bring a credential of its own; and where one of these gets its tokens, since a login of its own would be one, too.
 pub(super) fn permit(gateway: &Gateway, container: &Container, name: &HostName, port: u16) -> Option<Permit> {
     let permit = decide_splice(&container.rights().policy, name, port)?;
-    gateway.vault().current().bound_to(name).next().is_none().then_some(permit)
+    let vault = gateway.vault().current();
+    let is_of_secrets = vault.bound_to(name).next().is_some() || vault.has_token_endpoint(name);
+    (!is_of_secrets).then_some(permit)
 }
 
 /// Which rule lets a connection through.
@@ -45,14 +47,13 @@ pub(super) enum By {
     Tcp,
 }
 
-/// Returns once policy does not allow it any more.
-pub(super) async fn forbidden(container: &Container, permit: &Permit, by: By) {
+/// Returns once it would not be let through any more.
+pub(super) async fn forbidden(gateway: &Gateway, container: &Container, permit: &Permit, by: By) {
     let mut changing = container.changing();
     loop {
-        let rights = container.rights();
         let still = match by {
-            By::Splice => decide_splice(&rights.policy, permit.host(), permit.port()).is_some(),
-            By::Tcp => decide_raw(&rights.policy, permit.host(), permit.port()).is_ok(),
+            By::Splice => self::permit(gateway, container, permit.host(), permit.port()).is_some(),
+            By::Tcp => decide_raw(&container.rights().policy, permit.host(), permit.port()).is_ok(),
         };
         if !still || changing.changed().await.is_err() {
             return;

@@ -265,16 +265,22 @@ impl Vault {
     /// Whether a server could take this path for a token endpoint: of a kind of account that is declared, or that is for a
     /// host of some secret.
     pub fn is_token_endpoint(&self, host: &HostName, path: &str) -> bool {
-        let declared =
-            |kind: &Kind| self.declarations().any(|d| d.like.as_ref().is_some_and(|l| l.name == kind.name));
-        let is_for_its_host = |kind: &Kind| {
-            let exact = kind.hosts.iter().filter_map(|pattern| match pattern {
-                HostPattern::Exact(host) => Some(host),
-                _ => None,
-            });
-            exact.into_iter().any(|host| self.bound_to(host).next().is_some())
-        };
-        self.catalogue.token_endpoints(host, path).any(|(kind, _)| declared(kind) || is_for_its_host(kind))
+        self.catalogue.token_endpoints(host, path).any(|(kind, _)| self.concerns(kind))
+    }
+
+    /// Whether a token endpoint of these is at `host`.
+    pub fn has_token_endpoint(&self, host: &HostName) -> bool {
+        let mut there = self.catalogue.accounts().filter(|(_, oauth)| oauth.token_endpoint.host == *host);
+        there.any(|(kind, _)| self.concerns(kind))
+    }
+
+    fn concerns(&self, kind: &Kind) -> bool {
+        let declared = self.declarations().any(|d| d.like.as_ref().is_some_and(|l| l.name == kind.name));
+        let exact = kind.hosts.iter().filter_map(|pattern| match pattern {
+            HostPattern::Exact(host) => Some(host),
+            _ => None,
+        });
+        declared || exact.into_iter().any(|host| self.bound_to(host).next().is_some())
     }
 
     /// Whether a command is to be asked again for its value.

@@ -1,12 +1,14 @@
 //! Tells the operator by a command of theirs: a question, a leak, a host that is refused for the first time. The facts are
 //! JSON on its standard input, never arguments.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,8 +22,12 @@ use crate::audit::{Decision, Entry};
 const WAITING: usize = 64;
 /// Until the command is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Refused hosts that are remembered. With more, none is told any more as new.
-const MOST_HOSTS: usize = 4096;
+/// Refused hosts that are remembered of one container. With more, none of its own is told any more as new.
+const MOST_HOSTS: usize = 256;
+/// Containers whose refused hosts are remembered. With more, all are forgotten.
+const MOST_CONTAINERS: usize = 1024;
+/// Of those that wait, as many can be refusals: a container that is refused at will must not keep a leak from being told.
+const WAITING_REFUSALS: usize = WAITING / 2;
 const PASSED_ON: [&str; 4] = ["PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 
 /// One thing that happened. Every text in it is printable.
@@ -53,7 +59,9 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Notifier {
     queue: SyncSender<Fact>,
-    refused: Mutex<HashSet<(String, String)>>,
+    /// Refusals in the queue.
+    waiting: Arc<AtomicUsize>,
+    refused: Mutex<HashMap<String, HashSet<String>>>,
 }
 
 impl Notifier {
@@ -63,16 +71,23 @@ impl Notifier {
             return Ok(None);
         }
         let (queue, facts) = sync_channel(WAITING);
-        thread::Builder::new().name("notify".to_owned()).spawn(move || tell_all(&words, &facts))?;
-        Ok(Some(Self { queue, refused: Mutex::default() }))
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let left = Arc::clone(&waiting);
+        thread::Builder::new().name("notify".to_owned()).spawn(move || tell_all(&words, &facts, &left))?;
+        Ok(Some(Self { queue, waiting, refused: Mutex::default() }))
     }
 
     /// Returns at once.
     pub fn tell(&self, fact: Fact) {
-        if fact.event == Event::Denied && !self.is_new(&fact) {
+        let refusal = fact.event == Event::Denied;
+        if refusal && !self.is_new(&fact) {
             return;
         }
-        if self.queue.try_send(fact).is_err() {
+        let room = !refusal || self.waiting.fetch_add(1, Relaxed) < WAITING_REFUSALS;
+        if !(room && self.queue.try_send(fact).is_ok()) {
+            if refusal {
+                self.waiting.fetch_sub(1, Relaxed);
+            }
             tracing::warn!("`notify` is slower than what happens; something was not told");
         }
     }
@@ -100,12 +115,19 @@ impl Notifier {
     fn is_new(&self, fact: &Fact) -> bool {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(host) = &fact.host else { return false };
-        refused.len() < MOST_HOSTS && refused.insert((fact.container.clone(), host.clone()))
+        if refused.len() >= MOST_CONTAINERS && !refused.contains_key(&fact.container) {
+            refused.clear();
+        }
+        let hosts = refused.entry(fact.container.clone()).or_default();
+        hosts.len() < MOST_HOSTS && hosts.insert(host.clone())
     }
 }
 
-fn tell_all(words: &[String], facts: &Receiver<Fact>) {
+fn tell_all(words: &[String], facts: &Receiver<Fact>, refusals: &AtomicUsize) {
     for fact in facts {
+        if fact.event == Event::Denied {
+            refusals.fetch_sub(1, Relaxed);
+        }
         if let Err(error) = run(words, &fact) {
             tracing::warn!(%error, "`notify`");
         }
@@ -183,6 +205,31 @@ mod tests {
         assert_eq!(lines.len(), 3, "{lines:?}");
         assert_eq!((&lines[1]["host"], &lines[1]["event"]), (&"$(touch x)".into(), &"denied".into()));
         assert_eq!(lines[2]["event"], "ask");
+    }
+
+    /// Whoever is refused at will keeps neither a leak nor another container's refusals from being told.
+    #[test]
+    fn a_flood_of_refusals_hides_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let (told, go) = (directory.path().join("told"), directory.path().join("go"));
+        let script = format!("until [ -e {} ]; do sleep 0.01; done; cat >> {}", go.display(), told.display());
+        let words = ["sh", "-c", &script].map(str::to_owned).to_vec();
+        let notifier = Notifier::start(words).unwrap().unwrap();
+        for n in 0..5000 {
+            notifier.tell(fact(Event::Denied, &format!("{n}.example")));
+        }
+        notifier.tell(fact(Event::Leak, "leak.example"));
+        std::fs::write(&go, "").unwrap();
+        let until = |wanted: &str| {
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while !std::fs::read_to_string(&told).unwrap_or_default().contains(wanted) {
+                assert!(Instant::now() < deadline, "{wanted} was not told");
+                thread::sleep(Duration::from_millis(10));
+            }
+        };
+        until("leak.example");
+        notifier.tell(Fact { container: "other".to_owned(), ..fact(Event::Denied, "other.example") });
+        until("other.example");
     }
 
     #[test]

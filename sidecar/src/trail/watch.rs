@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcsetattr,
+};
 use serde_json::Value;
 use understudy_control::{Decide, Effect, Lasting, Lines, QuestionStatus, Reply, Request};
 
@@ -57,6 +59,8 @@ pub fn run(arguments: &WatchArguments, call: Call<'_>) -> Result<()> {
         };
         let open = question(arguments, call)?;
         if let Some(question) = open.as_ref().filter(|open| !same(asked.as_ref(), open)) {
+            // A key that was pressed before answers nothing that comes after it.
+            terminal.forget()?;
             println!("{}", shown(question));
         }
         asked = open;
@@ -138,6 +142,11 @@ impl Terminal {
         raw.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(&stdin, OptionalActions::Now, &raw)?;
         Ok(Some(Self(before)))
+    }
+
+    /// Keys that were pressed and not read.
+    fn forget(&self) -> Result<()> {
+        Ok(tcflush(std::io::stdin(), QueueSelector::IFlush)?)
     }
 
     fn key(&self, patience: Duration) -> Result<Option<u8>> {

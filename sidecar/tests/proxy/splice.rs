@@ -1,12 +1,17 @@
 //! TLS that is passed through undecrypted, where a rule says so.
 
+use std::sync::Arc;
+
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::client::{Client, H1, H2, nothing, tls, trusting, whole};
 use crate::upstream::{Protocols, SIZE, pattern};
-use crate::world::{HOST, OTHER, Options, SPLICED, STAND_IN, TO_HOST, TO_OTHER, TO_SPLICED, World};
+use crate::world::{
+    BEARER, HOST, OTHER, Options, REAL, SPLICED, STAND_IN, TO_HOST, TO_OTHER, TO_SPLICED, World, declared,
+    vault,
+};
 
 /// Trust in the upstream alone: our own authority's leaf would not do.
 fn upstream_roots(world: &World) -> rustls::RootCertStore {
@@ -83,6 +88,36 @@ async fn a_host_of_a_secret_and_one_with_a_denial_are_decrypted_all_the_same() {
         tls(&world, world.connect(address).await, name, H1).await.unwrap();
     }
     assert_eq!(world.upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn where_an_account_gets_its_tokens_is_decrypted_all_the_same() {
+    let rules = "[[allow]]\nhost = \"auth.openai.com\"\nsplice = true\n";
+    let world = World::with(Options { rules, ..Options::default() }).await;
+    let declared = declared(BEARER).replace(HOST, "chatgpt.com");
+    world.vault.replace(Arc::new(vault(REAL, &declared)));
+    let mut stream = world.connect(TO_HOST).await;
+    stream.write_all(b"CONNECT auth.openai.com:443 HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut answer = [0; 39];
+    stream.read_exact(&mut answer).await.unwrap();
+    // With our leaf.
+    tls(&world, stream, "auth.openai.com", H1).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_secret_that_is_bound_to_the_host_later_ends_what_passes_there() {
+    let world = World::new().await;
+    let stream = world.connect(TO_SPLICED).await;
+    let mut stream = trusting(upstream_roots(&world), stream, SPLICED, H1).await.unwrap();
+    world.container.set_rights(understudy::credentials::Rights::clone(&world.container.rights()));
+    stream.write_all(format!("GET / HTTP/1.1\r\nHost: {SPLICED}\r\n\r\n").as_bytes()).await.unwrap();
+    let mut answer = [0; 15];
+    stream.read_exact(&mut answer).await.unwrap();
+    world.vault.replace(Arc::new(vault(REAL, &declared(BEARER).replace(HOST, SPLICED))));
+    world.container.set_rights(understudy::credentials::Rights::clone(&world.container.rights()));
+    assert!(stream.read_to_end(&mut Vec::new()).await.is_err());
+    let line = world.only_line().await;
+    assert_eq!((&line["decision"], &line["reason"]), (&"terminated".into(), &"host-not-allowed".into()));
 }
 
 #[tokio::test]
