@@ -118,7 +118,10 @@ impl Login {
         let values: Vec<&str> = all.iter().map(String::as_str).collect();
         for container in &containers {
             // What a program leaves running behind may keep everybody from looking at it, as Codex does.
-            container.exec(&["pkill", "-KILL", "codex|claude"]).unwrap();
+            const LEFT: &str = "codex|claude";
+            container.exec(&["pkill", "-KILL", LEFT]).unwrap();
+            let living = ["pgrep", "--runstates", "DRSTt", LEFT];
+            until("the end of what was left", || Ok(container.exec(&living)?.code == Some(1))).unwrap();
             let found = stand().hunt(container, &values).unwrap();
             assert!(found.is_empty(), "{found:?}");
         }
