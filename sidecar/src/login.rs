@@ -15,7 +15,7 @@ use crate::credentials::{Catalogue, InstallationKey};
 pub enum Command {
     /// Take over a login file, read from standard input; the file itself is not changed
     ///
-    ///     podman exec -i understudy /understudy login import codex < ~/.codex/auth.json
+    ///   podman exec -i understudy /understudy login import codex < ~/.codex/auth.json
     ///
     /// A running sidecar has it within a second. Log in once for the sidecar alone: where a provider takes each refresh
     /// token once, the program that you logged in with is logged out as soon as the sidecar renews the account.
