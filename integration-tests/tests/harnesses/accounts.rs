@@ -117,12 +117,15 @@ impl Login {
         assert!(all.len() > renewals.len() + 2, "{}", all.len());
         let values: Vec<&str> = all.iter().map(String::as_str).collect();
         for container in &containers {
-            // What a program leaves running behind may keep everybody from looking at it, as Codex does.
-            const LEFT: &str = "codex|claude";
-            container.exec(&["pkill", "-KILL", LEFT]).unwrap();
-            let living = ["pgrep", "--runstates", "DRSTt", LEFT];
-            until("the end of what was left", || Ok(container.exec(&living)?.code == Some(1))).unwrap();
-            let found = stand().hunt(container, &values).unwrap();
+            // What a program leaves running behind may keep everybody from looking at it, as Codex does. It ends all but the
+            // first process and itself.
+            container.exec(&["sh", "-c", "kill -KILL -1"]).unwrap();
+            let living = ["pgrep", "--runstates", "DRSTt", "."];
+            until("the end of what was left", || Ok(container.exec(&living)?.stdout.trim() == "1")).unwrap();
+            let found = stand().hunt(container, &values).unwrap_or_else(|error| {
+                let left = container.exec(&["ps", "-eo", "pid,ppid,stat,lstart,comm,args"]);
+                panic!("{error:#}\n{left:?}")
+            });
             assert!(found.is_empty(), "{found:?}");
         }
         println!("{answers} answers, {} renewals", renewals.len());
