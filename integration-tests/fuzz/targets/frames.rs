@@ -12,7 +12,7 @@ const REAL: &str = "sk-ant-api03-Zo9_-mJ4tKq7";
 const STAND_IN: &str = "sk-ant-api03-aB3dE6gH-_1k";
 
 static PATTERNS: LazyLock<Arc<Patterns>> = LazyLock::new(|| {
-    let pair = Pair { owner: 0, value: REAL, other: STAND_IN, forms: Forms::All };
+    let pair = Pair { owner: 0, value: REAL, other: STAND_IN.into(), forms: Forms::All };
     Arc::new(Patterns::new([pair]))
 });
 
