@@ -7,7 +7,7 @@ use std::time::Instant;
 use http::{HeaderMap, Uri};
 use pingora_error::Result;
 use pingora_proxy::Session;
-use understudy_policies::Request;
+use understudy_policies::{HostName, Request};
 
 use super::engine::Engine;
 use super::h2_limits;
@@ -116,14 +116,7 @@ impl Engine {
         let downstream = Arc::clone(&accepted.downstream);
         let (host, uri) = (judged.0.host.clone(), Uri::from(judged.0.path.clone()));
         let verified_tls = downstream.is_tls();
-        let request = session.req_header();
-        let head = RequestHead {
-            host: &host,
-            method: &request.method,
-            verified_tls,
-            uri: &uri,
-            headers: &request.headers,
-        };
+        let head = head_of(session, &host, &uri, verified_tls);
         let vault = self.vault.current();
         let wanted = match fields(&vault, &head) {
             Ok(None) => overriding(&vault, &head, &judged.2),
@@ -153,14 +146,7 @@ impl Engine {
             return Ok(Ok(((target, upstream, swaps, searches), None)));
         }
         let (vault, rights) = (self.vault.current(), downstream.container.rights());
-        let request = session.req_header();
-        let head = RequestHead {
-            host: &host,
-            method: &request.method,
-            verified_tls,
-            uri: &uri,
-            headers: &request.headers,
-        };
+        let head = head_of(session, &host, &uri, verified_tls);
         match examine_body(&vault, &rights.grants, head, fields, &body) {
             Ok(swapped) => {
                 swaps.add(swapped.secrets);
@@ -182,6 +168,17 @@ fn length(headers: &HeaderMap) -> Option<u64> {
 
 /// What a request that may leave needs upstream.
 pub(super) type Judged = (Target, Upstream, Swaps, Searches);
+
+/// What of the request says which credentials it may carry.
+fn head_of<'r>(
+    session: &'r Session,
+    host: &'r HostName,
+    uri: &'r Uri,
+    verified_tls: bool,
+) -> RequestHead<'r> {
+    let request = session.req_header();
+    RequestHead { host, method: &request.method, verified_tls, uri, headers: &request.headers }
+}
 
 fn denied(exchange: &mut Exchange, denial: CredentialDenial) -> Page {
     exchange.entry(|entry| entry.secrets = denial.secret.into_iter().collect());
