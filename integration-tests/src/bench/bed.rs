@@ -134,7 +134,7 @@ impl InWorld<'_> {
 
 fn agent(stand: &Stand, directory: &std::path::Path) -> Result<Container> {
     let container = Agent::new("generic")
-        .annotation("understudy.policy", "world,spliced")
+        .annotation("understudy.policy", "world spliced")
         .annotation("understudy.secrets", GENERIC)
         .option(&format!("--volume={}:/bench/www:ro", directory.join("www").display()))
         .option(&format!("--volume={}:/bench/ca.crt:ro", directory.join("ca.crt").display()))
