@@ -20,7 +20,9 @@ fn image(script: &str, more: &[&str]) -> String {
     fs::write(directory.path().join("Containerfile"), lines).unwrap();
     let image = unique("localhost/hostile");
     let context = directory.path().display().to_string();
-    let options = ["--quiet", "--isolation=chroot", "--network=host", "--tag", &image, &context];
+    // Root's builds raise the limit of open files else, which the test bed's root may not.
+    let limit = "--ulimit=nofile=4096:4096";
+    let options = ["--quiet", "--isolation=chroot", "--network=host", limit, "--tag", &image, &context];
     podman(["build"].into_iter().chain(options)).unwrap().success().unwrap();
     image
 }
