@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use understudy_policies::HostName;
 
-use super::accept::Fault;
+use super::line::Fault;
 use super::raw;
 use super::refusal;
 use super::relay::{Broken, Passed, relay, write};
