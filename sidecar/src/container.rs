@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, watch};
 use understudy_control::ContainerId;
 use understudy_policies::Limits;
 
-use crate::credentials::{Holdings, Rights};
+use crate::credentials::{Holdings, Rights, Vault};
 use crate::dns::SyntheticNames;
 use crate::operator::Rates;
 use crate::proxy::HELD_AT_ONCE;
@@ -113,11 +113,21 @@ impl Container {
     }
 
     pub fn set_rights(&self, rights: Rights) {
+        self.exchange_rights(rights);
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Tokens of accounts were renewed: what they were is still searched for in answers. What it may do stays.
+    pub fn renewed(&self, vault: &Vault) {
+        self.exchange_rights(self.rights().with_values(vault));
+    }
+
+    /// By one thread at a time.
+    fn exchange_rights(&self, rights: Rights) {
         let before = self.rights.swap(Arc::new(rights));
         let after = self.rights();
         let gone = before.values.iter().filter(|value| !after.values.contains(value));
         self.holdings.keep_former(gone.cloned());
-        self.changes.send_modify(|count| *count += 1);
     }
 
     /// Another number than before once its rights were set anew.
@@ -154,5 +164,43 @@ impl Container {
 impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.counters.open_connections.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use understudy_policies::PolicySet;
+
+    use super::*;
+    use crate::credentials::Grants;
+    use crate::credentials::fixture::{Values, declared, vault};
+    use crate::credentials::scrub::Replacer;
+    use crate::dns::SyntheticRange;
+
+    #[test]
+    fn every_token_that_it_could_have_seen_is_searched_for_after_renewals() {
+        let tokens =
+            ["sk-one-0123456789abcdefghij", "sk-two-0123456789abcdefghij", "sk-tre-0123456789abcdefghij"];
+        let vaults =
+            tokens.map(|token| Arc::new(vault(&declared("key", ""), &Values::from([("key", token)]))));
+        let grants: Arc<Grants> = Arc::new(["key"].into_iter().collect());
+        let rights = Rights::new(Arc::new(PolicySet::default()), Arc::clone(&grants), &vaults[0]);
+        let names = SyntheticNames::new(SyntheticRange::default());
+        let id = "a".repeat(64).parse().unwrap();
+        let container = Container::new(id, None, "generic".to_owned(), rights, names, Vec::new());
+        let changes = container.changes();
+        vaults.iter().for_each(|vault| container.renewed(vault));
+        let mut replacer = Replacer::new(container.holdings.scrub(&vaults[2], &grants));
+        let out = [replacer.push(Bytes::from(tokens.join(" "))), replacer.finish()].concat();
+        let out = String::from_utf8(out).unwrap();
+        assert!(!tokens.iter().any(|token| out.contains(token)), "{out}");
+        assert_eq!(
+            (container.changes(), container.rights().grants.names()),
+            (changes, vec!["key".to_owned()])
+        );
+        container.revoke();
+        container.renewed(&vaults[0]);
+        assert!(container.holdings.scrub(&vaults[2], &Grants::default()).is_empty());
     }
 }

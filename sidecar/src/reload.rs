@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use crate::configuration::Live;
+use crate::configuration::{Configuration, Live};
 use crate::credentials::expiry::Day;
 use fingerprint::Fingerprint;
 
@@ -33,7 +33,9 @@ impl Reloader {
     /// `tell` is called after each reload, with what is in force already in `live`.
     pub fn new(live: Arc<Live>, tell: impl Fn() + Send + 'static) -> Self {
         // Read once more: what changed since it was loaded is then not missed.
+        let before = live.current();
         let in_force = read(&live, false);
+        say_new(&live, &before);
         Self { live, tell: Box::new(tell), seen: in_force.clone(), in_force, day: Day::today() }
     }
 
@@ -67,8 +69,7 @@ impl Reloader {
         self.seen = self.in_force.clone();
         (self.tell)();
         tracing::info!("the configuration was read again");
-        let told: Vec<String> = before.problems().into_iter().chain(before.warnings()).collect();
-        say_all(&self.live, |line| !told.iter().any(|known| known == line));
+        say_new(&self.live, &before);
     }
 }
 
@@ -85,6 +86,12 @@ fn read(live: &Live, ask_again: bool) -> Fingerprint {
     let fingerprint = Fingerprint::of(now);
     live.reload(false);
     fingerprint
+}
+
+/// Logs problems and warnings that there were not before.
+fn say_new(live: &Live, before: &Configuration) {
+    let told: Vec<String> = before.problems().into_iter().chain(before.warnings()).collect();
+    say_all(live, |line| !told.iter().any(|known| known == line));
 }
 
 /// Logs problems and warnings that `is_new` picks.

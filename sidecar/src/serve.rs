@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -115,7 +115,8 @@ fn build(
     let settings = &live.current().settings;
     write_roots(&roots_file, &settings.extra_ca)?;
     let range = settings.synthetic_range;
-    let accounts = keeper(directories, live, resolver, &roots_file)?;
+    let late = LateRegistry::default();
+    let accounts = keeper(directories, live, resolver, &roots_file, &late)?;
     tokio::spawn(Arc::clone(&accounts).run());
     let on_ask =
         notifier.map(|notifier| -> OnAsk { Box::new(move |question| notifier.tell_of_question(question)) });
@@ -182,18 +183,31 @@ fn build(
     let listener = Listener::bind(&ControlDirectory::new(&directories.control), hello).context(
         "the control directory (mount it: -v $XDG_RUNTIME_DIR/understudy/control:/run/understudy/control)",
     )?;
-    Ok((Arc::new(registry), listener, gateway))
+    let registry = Arc::new(registry);
+    drop(late.set(Arc::downgrade(&registry)));
+    Ok((registry, listener, gateway))
 }
+
+/// The registry, once there is one: accounts are kept before that.
+type LateRegistry = Arc<OnceLock<Weak<Registry>>>;
 
 fn keeper(
     directories: &Directories,
     live: &Arc<Live>,
     resolver: &Current<Resolver>,
     roots_file: &Path,
+    late: &LateRegistry,
 ) -> Result<Arc<Keeper>> {
     let client = Client::new(&read_roots(roots_file)?, resolver.clone()).context("upstream roots")?;
-    let (store, vault, live) = (Store::new(directories.accounts()), live.vault().clone(), Arc::clone(live));
-    Ok(Keeper::new(store, vault, client, Handle::current(), move || live.reload_accounts()))
+    let (store, vault) = (Store::new(directories.accounts()), live.vault().clone());
+    let (live, late) = (Arc::clone(live), Arc::clone(late));
+    let reload = move || {
+        live.reload_accounts();
+        if let Some(registry) = late.get().and_then(Weak::upgrade) {
+            registry.renewed(&live.vault().current());
+        }
+    };
+    Ok(Keeper::new(store, vault, client, Handle::current(), reload))
 }
 
 fn resolver(configuration: &Configuration) -> Result<Resolver> {

@@ -29,7 +29,7 @@ pub struct Keeper {
     pub(super) store: Store,
     pub(super) vault: Current<Vault>,
     /// Makes the vault read accounts again.
-    reload: Box<dyn Fn() + Send + Sync>,
+    reload: Arc<dyn Fn() + Send + Sync>,
     pub(super) client: Client,
     /// That of the sidecar's own thread.
     pub(super) runtime: Handle,
@@ -82,7 +82,7 @@ impl Keeper {
         runtime: Handle,
         reload: impl Fn() + Send + Sync + 'static,
     ) -> Arc<Self> {
-        let (reload, arming) = (Box::new(reload), Arc::default());
+        let (reload, arming) = (Arc::new(reload), Arc::default());
         Arc::new(Self { store, vault, reload, client, runtime, arming, flights: Mutex::default() })
     }
 
@@ -133,7 +133,7 @@ impl Keeper {
         let record = self.blocking(account, move |store, name| store.read(name)).await?;
         if record.generation != generation {
             if self.in_force(account) != Some(record.generation) {
-                self.reload();
+                self.reload_aside().await;
             }
             return match record.ended {
                 Some(code) => Err(RenewError::Ended { account: account.to_owned(), code }),
@@ -227,7 +227,7 @@ impl Keeper {
         match self.blocking(account, move |store, name| Ok(store.write(name, &copy, before))).await? {
             // Another login was imported meanwhile: that one counts.
             Ok(()) | Err(StoreError::Changed(_)) => {
-                self.reload();
+                self.reload_aside().await;
                 Ok(())
             }
             Err(error) => {
@@ -248,7 +248,7 @@ impl Keeper {
             let known = self.in_force(&name);
             let stored = self.blocking(&name, move |store, name| store.read(name)).await.ok();
             if stored.is_some_and(|record| Some(record.generation) != known) {
-                self.reload();
+                self.reload_aside().await;
                 // Unless it cannot be used: then its problem was told.
                 if self.in_force(&name) != known {
                     tracing::info!("account `{name}` was taken over");
@@ -276,9 +276,17 @@ impl Keeper {
         vault.accounts().find(|(_, known)| known.name == account).map(|(_, known)| known.generation)
     }
 
+    /// No file but those of accounts is read for it; what answers are searched for is built anew, which takes its time.
     pub(super) fn reload(&self) {
-        // No file but those of accounts is read for it.
         (self.reload)();
+    }
+
+    /// The same, from a thread that others wait for.
+    async fn reload_aside(&self) {
+        let reload = Arc::clone(&self.reload);
+        if self.runtime.spawn_blocking(move || reload()).await.is_err() {
+            tracing::error!("accounts cannot be taken over: a fault of the sidecar itself");
+        }
     }
 
     async fn blocking<T: Send + 'static>(

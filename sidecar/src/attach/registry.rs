@@ -22,7 +22,7 @@ use crate::attach::descriptors::{Sockets, verify};
 use crate::attach::revocations::Revocations;
 use crate::container::Container;
 use crate::credentials::report::Holders;
-use crate::credentials::{Asked, Rights, Terms};
+use crate::credentials::{Asked, Rights, Terms, Vault};
 use crate::dns::{SyntheticNames, SyntheticRange};
 use crate::operator::decisions::{self, Decision};
 use crate::operator::questions::Heard;
@@ -293,6 +293,15 @@ impl Registry {
             }
         }
         self.parts.questions.changed();
+    }
+
+    /// Tokens of accounts in the vault were renewed.
+    pub fn renewed(&self, vault: &Vault) {
+        for entry in self.known().values() {
+            if let Known::Attached(Attached { container, .. }) = entry {
+                container.renewed(vault);
+            }
+        }
     }
 
     /// Forgets what was prepared and never attached, and decisions whose time is over.

@@ -119,6 +119,8 @@ impl Live {
             vault: Arc::clone(&vault),
             stale,
         };
+        // Not by the first request.
+        vault.watch();
         self.configuration.replace(Arc::new(configuration));
         self.vault.replace(vault);
     }
@@ -142,6 +144,7 @@ impl Live {
             stale.push(error);
         }
         let configuration = Configuration { vault: Arc::clone(&vault), stale, ..(*before).clone() };
+        vault.watch();
         self.configuration.replace(Arc::new(configuration));
         self.vault.replace(vault);
     }

@@ -38,9 +38,13 @@ pub struct Asked {
 
 impl Rights {
     pub fn new(policy: Arc<PolicySet>, grants: Arc<Grants>, vault: &Vault) -> Self {
-        let granted = vault.secrets().iter().filter(|secret| grants.contains(secret.name()));
-        let values = granted.map(Secret::held).collect();
+        let values = values(&grants, vault);
         Self { policy, grants, values, mode: Mode::default() }
+    }
+
+    /// The same with what the granted secrets are now: the tokens of accounts change without a reload.
+    pub fn with_values(&self, vault: &Vault) -> Self {
+        Self { values: values(&self.grants, vault), ..self.clone() }
     }
 
     /// For a container that may do nothing any more; every refusal says why.
@@ -75,6 +79,11 @@ impl Asked {
     fn annotation(&self, key: &str) -> Option<&str> {
         self.prepare.annotations.get(key).map(String::as_str)
     }
+}
+
+fn values(grants: &Grants, vault: &Vault) -> Vec<HeldValue> {
+    let granted = vault.secrets().iter().filter(|secret| grants.contains(secret.name()));
+    granted.map(Secret::held).collect()
 }
 
 /// Pure. A policy or harness that is gone allows nothing, and its name says why in every refusal.
