@@ -95,12 +95,12 @@ fn draw(key: &InstallationKey, parts: &[Part<'_>], drawn: &mut Drawn<'_>) -> Str
             Part::Same(same) => same.to_string(),
             Part::Drawn(alphabet, length) if marked == Some(place) => {
                 let free = length - mark::needs(*alphabet);
-                let start = drawn.word(alphabet.letters(), free);
+                let start = drawn.word(alphabet.unescaped().letters(), free);
                 let window = drawn.word(alphabet.plain().letters(), mark::window(*alphabet));
                 let mark = mark::of(key, alphabet.plain(), &window);
                 format!("{start}{window}{mark}")
             }
-            Part::Drawn(alphabet, length) => drawn.word(alphabet.letters(), *length),
+            Part::Drawn(alphabet, length) => drawn.word(alphabet.unescaped().letters(), *length),
             Part::OneOf(letters) => drawn.word(letters, 1),
             Part::Checksum(checksum) => checksum.of(before.as_bytes()),
         };

@@ -87,6 +87,16 @@ impl Alphabet {
         fitting.next().unwrap_or(Self::Printable)
     }
 
+    /// As much of it as needs no escaping in URLs, forms and JSON: what stand-ins are drawn from, so that programs which
+    /// write them without thinking of that write them right.
+    pub fn unescaped(self) -> Self {
+        match self {
+            Self::Base64 => Self::Base62,
+            Self::Printable => Self::Unreserved,
+            plain => plain,
+        }
+    }
+
     /// The letters and digits of it: what words in URLs and headers are made of.
     pub fn plain(self) -> Self {
         match self {
@@ -141,6 +151,9 @@ mod tests {
     fn the_plain_part_is_part_of_it_and_letters_and_digits() {
         for alphabet in Alphabet::ALL {
             assert_eq!(alphabet.to_string().parse(), Ok(alphabet));
+            let unescaped = alphabet.unescaped().letters().bytes();
+            let harmless = |letter: u8| Alphabet::Unreserved.holds(letter) && alphabet.holds(letter);
+            assert!(unescaped.into_iter().all(harmless), "{alphabet}");
             let plain = alphabet.plain().letters();
             assert!(plain.bytes().all(|letter| letter.is_ascii_alphanumeric() && alphabet.holds(letter)));
             let mut letters: Vec<u8> = alphabet.letters().bytes().collect();
