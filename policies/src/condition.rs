@@ -65,7 +65,9 @@ impl Conditions {
         };
         let query = self.query.as_ref().is_none_or(query);
         // Some servers ignore letter case.
-        self.fit(&request.method.to_ascii_uppercase(), request, query, PathPattern::matches_possibly)
+        self.fit(&request.method.to_ascii_uppercase(), request, query, |pattern, _| {
+            pattern.matches_possibly(request.readings())
+        })
     }
 
     fn fit(

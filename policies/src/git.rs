@@ -103,7 +103,7 @@ impl Git {
             let service = endpoint
                 .service
                 .is_none_or(|service| query.contains('%') || query.to_ascii_lowercase().contains(service));
-            service && request.path.as_ref().is_ok_and(|path| endpoint.path.matches_possibly(path))
+            service && request.path.is_ok() && endpoint.path.matches_possibly(request.readings())
         })
     }
 }

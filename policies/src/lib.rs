@@ -36,7 +36,7 @@ pub use git::Git;
 pub use library::Policies;
 pub use model::{Effect, Policy, Ports, Rule};
 pub use name::{HostName, NameError};
-pub use path::{PathError, PathPattern, PathPatternError, RequestPath};
+pub use path::{PathError, PathPattern, PathPatternError, Readings, RequestPath};
 pub use pattern::{HostPattern, PatternError};
 pub use request::Request;
 pub use terms::{Given, Limits, Rate, Terms};

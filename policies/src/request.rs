@@ -1,6 +1,8 @@
 //! What a rule may be asked about.
 
-use crate::{HostName, PathError, RequestPath};
+use std::sync::OnceLock;
+
+use crate::{HostName, PathError, Readings, RequestPath};
 
 /// One HTTP request. Made once and asked of every rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,6 +12,10 @@ pub struct Request<'a> {
     /// As it stands in the request; methods are case-sensitive (RFC 9110 section 9.1).
     pub method: &'a str,
     pub path: Result<RequestPath, PathError>,
+    /// The path as it stands in the request.
+    raw_path: &'a str,
+    /// Of that; made when the first rule asks.
+    readings: OnceLock<Readings>,
     /// What follows the first `?`.
     query: Option<&'a str>,
 }
@@ -21,11 +27,17 @@ impl<'a> Request<'a> {
             Some((path, query)) => (path, Some(query)),
             None => (target, None),
         };
-        Self { host, port, method, path: RequestPath::parse(path), query }
+        let readings = OnceLock::new();
+        Self { host, port, method, path: RequestPath::parse(path), raw_path: path, readings, query }
     }
 
     pub fn query(&self) -> Option<&'a str> {
         self.query
+    }
+
+    /// Every way in which a server may read its path.
+    pub(crate) fn readings(&self) -> &Readings {
+        self.readings.get_or_init(|| Readings::of(self.raw_path))
     }
 
     /// The keys of its query, decoded (application/x-www-form-urlencoded); None for one that servers may read

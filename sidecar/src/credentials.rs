@@ -50,6 +50,7 @@ pub use installation_key::InstallationKey;
 pub use known::KnownStandIns;
 pub use loading::Loading;
 pub use minted::{MintError, Minting};
+pub use minting::mutations;
 pub use placement::Placement;
 pub use rights::{Asked, Rights, rights};
 pub use secret::SecretValue;

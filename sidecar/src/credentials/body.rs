@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use http::Method;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
-use understudy_policies::{HostName, PathPattern, RequestPath};
+use understudy_policies::{HostName, PathPattern, Readings, RequestPath};
 use zeroize::Zeroizing;
 
 use super::declaration::{Declaration, Foreign};
@@ -31,6 +31,8 @@ pub enum Fields {
     Multipart,
     /// Nothing says what it is.
     Unstated,
+    /// None of them is for a credential.
+    Other,
 }
 
 /// What goes upstream instead of the body.
@@ -103,7 +105,7 @@ impl Fields {
                 let stated = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
                 multipart::find(body, stated, name)
             }
-            Self::Json | Self::Unstated => Ok(None),
+            Self::Json | Self::Unstated | Self::Other => Ok(None),
         }
     }
 
@@ -111,7 +113,7 @@ impl Fields {
         match self {
             Self::Form => form::spelled(credential),
             Self::Json => json::spelled(credential),
-            Self::Multipart | Self::Unstated => multipart::spelled(credential),
+            Self::Multipart | Self::Unstated | Self::Other => multipart::spelled(credential),
         }
     }
 }
@@ -122,7 +124,8 @@ pub fn fields(vault: &Vault, head: &RequestHead<'_>) -> Result<Option<Fields>, C
     if body_placements(vault, head.host).next().is_none() || !may_have_body(head) {
         return Ok(None);
     }
-    let path = plain_path(head)?;
+    plain_path(head)?;
+    let path = Readings::of(head.uri.path());
     let here: Vec<(&Declaration, &Placement)> =
         body_placements(vault, head.host).filter(|(_, placement)| may_be_for(placement, &path)).collect();
     let Some((_, first)) = here.first() else { return Ok(None) };
@@ -198,13 +201,13 @@ fn is_limited(vault: &Vault, swaps: &Swaps) -> bool {
     used.into_iter().any(|secret| !secret.declaration().scope.methods.is_empty())
 }
 
-fn is_encoded(head: &RequestHead<'_>) -> bool {
+pub(super) fn is_encoded(head: &RequestHead<'_>) -> bool {
     let plain = |value: &http::HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity");
     !head.headers.get_all(CONTENT_ENCODING).iter().all(plain)
 }
 
 /// As far as the head says: HTTP/2 need not state a length.
-fn may_have_body(head: &RequestHead<'_>) -> bool {
+pub(super) fn may_have_body(head: &RequestHead<'_>) -> bool {
     let stated = |name| head.headers.get_all(name).iter().any(|value| value.as_bytes() != b"0");
     let bodiless = matches!(*head.method, Method::GET | Method::HEAD | Method::OPTIONS);
     !bodiless || stated(CONTENT_TYPE) || stated(CONTENT_LENGTH) || stated(TRANSFER_ENCODING)
@@ -232,17 +235,18 @@ pub fn examine_body(
         return Err(CredentialDenial { secret: Some(name.to_owned()), ..denial });
     }
     let judge = Judge { grants, head: &head };
-    let path = plain_path(&head)?;
+    let (path, readings) = (plain_path(&head)?, Readings::of(head.uri.path()));
     if fields == Fields::Unstated
-        && let Some((_, placement)) = body_placements(vault, head.host).find(|(_, p)| may_be_for(p, &path))
+        && let Some((_, placement)) =
+            body_placements(vault, head.host).find(|(_, p)| may_be_for(p, &readings))
         && !body.is_empty()
     {
         return Err(undeclared(placement));
     }
     let mut hits: Vec<(Range<usize>, Zeroizing<String>)> = Vec::new();
     let mut secrets = Vec::new();
-    for (declaration, placement) in placements(vault, head.host, fields).filter(|(_, p)| may_be_for(p, &path))
-    {
+    let here = |(_, placement): &(&Declaration, &Placement)| may_be_for(placement, &readings);
+    for (declaration, placement) in placements(vault, head.host, fields).filter(here) {
         let place = Place::Body(placement);
         let found = fields.find(&head, body, placement);
         let found = found.map_err(|error| denial(Reason::Malformed, place, &error.to_string()))?;
@@ -318,7 +322,7 @@ fn is_for(placement: &Placement, path: &RequestPath) -> bool {
 }
 
 /// Whether a server could read a credential there.
-fn may_be_for(placement: &Placement, path: &RequestPath) -> bool {
+fn may_be_for(placement: &Placement, path: &Readings) -> bool {
     pattern(placement).is_some_and(|pattern| pattern.matches_possibly(path))
 }
 

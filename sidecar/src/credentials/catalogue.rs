@@ -5,6 +5,7 @@ pub mod alphabet;
 pub mod checksum;
 pub mod endpoint;
 pub mod minted;
+pub mod mutation;
 pub mod oauth;
 pub mod pattern;
 pub mod provider;
@@ -16,13 +17,13 @@ use std::sync::Arc;
 use aho_corasick::AhoCorasick;
 use http::Method;
 use understudy_policies::document::closest;
-use understudy_policies::{DocumentError, HostName, HostPattern, RequestPath};
+use understudy_policies::{DocumentError, HostName, HostPattern, Readings, RequestPath};
 
 pub use alphabet::Alphabet;
 pub use checksum::Checksum;
-use endpoint::Readings;
 pub use endpoint::{Creates, Endpoint};
 pub use minted::Minted;
+pub use mutation::Mutation;
 pub use oauth::{Encoding, LoginFile, Oauth, TokenEndpoint};
 pub use pattern::{MIN_DRAWN, Pattern, Piece};
 pub use provider::{Kind, Provider, Shape};
@@ -199,6 +200,21 @@ impl Catalogue {
         })
     }
 
+    /// The same of what is asked for by GraphQL.
+    pub fn mutations_at<'c>(
+        &'c self,
+        host: &'c HostName,
+        likes: &[&str],
+    ) -> impl Iterator<Item = &'c Mutation> {
+        self.providers().flat_map(move |provider| {
+            let liked = provider.kinds.iter().any(|kind| likes.contains(&kind.name.as_str()));
+            provider.mutations.iter().filter(move |mutation| {
+                liked && mutation.hosts.is_empty()
+                    || endpoint::is_among(&mutation.hosts, host, provider.all_hosts())
+            })
+        })
+    }
+
     /// What the answer to such a request holds, where `likes` are the kinds of the secrets that are bound to `host`.
     pub fn minted_by<'c>(
         &'c self,
@@ -264,7 +280,9 @@ impl Catalogue {
             let endpoints = endpoints.map(|endpoint| format!("endpoint of {}: {endpoint}", provider.what));
             let minted = provider.minted.iter().filter(|minted| !minted.confirmed);
             let minted = minted.map(|minted| format!("what {} mints: {}", provider.what, minted.label));
-            shapes.chain(kinds).chain(endpoints).chain(minted).collect::<Vec<_>>()
+            let mutations = provider.mutations.iter().filter(|mutation| !mutation.confirmed);
+            let mutations = mutations.map(|mutation| format!("endpoint of {}: {mutation}", provider.what));
+            shapes.chain(kinds).chain(endpoints).chain(mutations).chain(minted).collect::<Vec<_>>()
         };
         self.providers().flat_map(of).collect()
     }

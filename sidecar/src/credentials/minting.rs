@@ -1,10 +1,13 @@
 //! Endpoints that create or store credentials, at hosts of our secrets: whoever may use them needs no secret of ours
 //! afterwards, so they are refused unless a secret says otherwise. Pure.
 
-use http::Method;
+pub mod mutations;
 
-use super::catalogue::Endpoint;
-use super::catalogue::endpoint::{Readings, methods};
+use http::Method;
+use understudy_policies::Readings;
+
+use super::catalogue::endpoint::methods;
+use super::catalogue::{Creates, Endpoint};
 use super::declaration::Declaration;
 use super::examine::{CredentialDenial, RequestHead, Swaps};
 use super::grants::Grants;
@@ -12,41 +15,75 @@ use super::vault::Vault;
 use crate::reason::Reason;
 
 /// Refuses a request to an endpoint of the catalogue, if a secret is bound to the host: granted or not, usable or not.
-/// It is let through if `minting` of every secret that is swapped into it names what the endpoint creates: the upstream
-/// chooses which of them counts. If none is swapped in, that of a secret that the container was granted.
 pub(super) fn check(
     vault: &Vault,
     grants: &Grants,
     head: &RequestHead<'_>,
     swaps: &Swaps,
 ) -> Result<(), CredentialDenial> {
-    let bound: Vec<&Declaration> = vault.bound_to(head.host).collect();
-    if bound.is_empty() {
-        return Ok(());
-    }
-    let likes: Vec<&str> = bound.iter().filter_map(|d| Some(d.like.as_ref()?.name.as_str())).collect();
+    let Some(switches) = Switches::of(vault, grants, head, swaps) else { return Ok(()) };
     let methods = methods(head.method, head.headers);
     let readings = Readings::of(head.uri.path());
-    let is_used = |secret: &&Declaration| {
-        if swaps.secrets.is_empty() {
-            grants.contains(&secret.name)
-        } else {
-            swaps.secrets.contains(&secret.name)
-        }
-    };
-    let used: Vec<&Declaration> = bound.iter().copied().filter(is_used).collect();
-    let allows = |secret: &&&Declaration, endpoint: &Endpoint| secret.minting.contains(&endpoint.creates);
-    let needed = swaps.secrets.len().max(1);
     let meant = |endpoint: &&Endpoint| {
         let method = endpoint.methods.is_empty() || methods.iter().any(|m| endpoint.methods.contains(m));
-        let allowed = used.iter().filter(|secret| allows(secret, endpoint)).count() >= needed;
-        method && !allowed && endpoint.path.matches(&readings)
+        method && !switches.allow(endpoint.creates) && endpoint.path.matches_possibly(&readings)
     };
-    match vault.catalogue().endpoints_at(head.host, &likes).find(meant) {
-        None => plainly(vault, head, &methods, &likes),
-        Some(endpoint) => {
-            let secret = used.iter().find(|secret| !allows(secret, endpoint)).copied();
-            Err(denial(endpoint, swaps, secret))
+    match vault.catalogue().endpoints_at(head.host, &switches.likes).find(meant) {
+        None => plainly(vault, head, &methods, &switches.likes),
+        Some(endpoint) => Err(switches.denial(&format!("a request to {endpoint}"), endpoint.creates, swaps)),
+    }
+}
+
+/// What the secrets that are bound to a host allow a request to create.
+struct Switches<'v> {
+    /// The kinds of all of them.
+    likes: Vec<&'v str>,
+    used: Vec<&'v Declaration>,
+    needed: usize,
+}
+
+impl<'v> Switches<'v> {
+    /// A thing may be created if `minting` of every secret that is swapped in names it: the upstream chooses which of them
+    /// counts. If none is swapped in, that of a secret that the container was granted. None: no secret is bound to the host.
+    fn of(vault: &'v Vault, grants: &Grants, head: &RequestHead<'v>, swaps: &Swaps) -> Option<Self> {
+        let bound: Vec<&Declaration> = vault.bound_to(head.host).collect();
+        if bound.is_empty() {
+            return None;
+        }
+        let likes = bound.iter().filter_map(|d| Some(d.like.as_ref()?.name.as_str())).collect();
+        let is_used = |secret: &&Declaration| {
+            if swaps.secrets.is_empty() {
+                grants.contains(&secret.name)
+            } else {
+                swaps.secrets.contains(&secret.name)
+            }
+        };
+        let used = bound.into_iter().filter(is_used).collect();
+        Some(Self { likes, used, needed: swaps.secrets.len().max(1) })
+    }
+
+    fn allow(&self, creates: Creates) -> bool {
+        self.used.iter().filter(|secret| secret.minting.contains(&creates)).count() >= self.needed
+    }
+
+    fn denial(&self, what: &str, creates: Creates, swaps: &Swaps) -> CredentialDenial {
+        let switch = format!("`minting = [\"{}\"]`", creates.name());
+        let remedy = match self.used.iter().find(|secret| !secret.minting.contains(&creates)) {
+            Some(secret) => {
+                format!(
+                    "if it should be let through, add {switch} to secret `{}` ({})",
+                    secret.name, secret.place
+                )
+            }
+            None => {
+                format!("if it should be let through, add {switch} to a secret that the container is granted")
+            }
+        };
+        CredentialDenial {
+            reason: Reason::CredentialMinting,
+            secret: swaps.secrets.first().cloned(),
+            place: format!("{what}, which creates {}", creates.phrase()),
+            remedy,
         }
     }
 }
@@ -62,35 +99,13 @@ fn plainly(
     let catalogue = vault.catalogue();
     let mut perhaps = catalogue.perhaps_minted_by(head.host, head.method, methods, head.uri.path(), likes);
     let Some(minted) = perhaps.find(|minted| minted.wrap) else { return Ok(()) };
-    let paths: Vec<String> =
-        minted.spellings.iter().map(|path| format!("`{} {path}`", minted.method)).collect();
+    let paths: Vec<String> = minted.paths.iter().map(|path| format!("`{} {path}`", minted.method)).collect();
     Err(CredentialDenial {
         reason: Reason::CredentialMinting,
         secret: None,
         place: format!("a request that could be for {}", minted.label),
         remedy: format!("write it plainly, as {}, without another method in a header", paths.join(" or ")),
     })
-}
-
-fn denial(endpoint: &Endpoint, swaps: &Swaps, secret: Option<&Declaration>) -> CredentialDenial {
-    let switch = format!("`minting = [\"{}\"]`", endpoint.creates.name());
-    let remedy = match secret {
-        Some(secret) => {
-            format!(
-                "if it should be let through, add {switch} to secret `{}` ({})",
-                secret.name, secret.place
-            )
-        }
-        None => {
-            format!("if it should be let through, add {switch} to a secret that the container is granted")
-        }
-    };
-    CredentialDenial {
-        reason: Reason::CredentialMinting,
-        secret: swaps.secrets.first().cloned(),
-        place: format!("a request to {endpoint}, which creates {}", endpoint.creates.phrase()),
-        remedy,
-    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,8 @@ use super::request::{Head, Target, target, written};
 use super::searches::Searches;
 use crate::connection::Standing;
 use crate::credentials::{
-    CredentialDenial, RequestHead, Swaps, examine, examine_body, fields, no_override, overriding,
+    CredentialDenial, Fields, Grants, RequestHead, Swaps, Vault, examine, examine_body, fields, mutations,
+    no_override, overriding,
 };
 use crate::dns::Upstream;
 use crate::operator;
@@ -118,11 +119,8 @@ impl Engine {
         let verified_tls = downstream.is_tls();
         let head = head_of(session, &host, &uri, verified_tls);
         let vault = self.vault.current();
-        let wanted = match fields(&vault, &head) {
-            Ok(None) => overriding(&vault, &head, &judged.2),
-            wanted => wanted,
-        };
-        let fields = match wanted {
+        let rights = downstream.container.rights();
+        let fields = match wanted(&vault, &rights.grants, &head, &judged.2) {
             Ok(None) => return Ok(Ok((judged, None))),
             Ok(Some(fields)) => fields,
             Err(denial) => return Ok(Err(denied(exchange, denial))),
@@ -150,7 +148,9 @@ impl Engine {
         match examine_body(&vault, &rights.grants, head, fields, &body) {
             Ok(swapped) => {
                 swaps.add(swapped.secrets);
-                if let Err(denial) = no_override(&vault, &head, &swaps, fields, &body) {
+                let checked = no_override(&vault, &head, &swaps, fields, &body)
+                    .and_then(|()| mutations::check_body(&vault, &rights.grants, &head, &swaps, &body));
+                if let Err(denial) = checked {
                     return Ok(Err(denied(exchange, denial)));
                 }
                 let held = HeldBody::new(swapped.bytes, permit);
@@ -168,6 +168,21 @@ fn length(headers: &HeaderMap) -> Option<u64> {
 
 /// What a request that may leave needs upstream.
 pub(super) type Judged = (Target, Upstream, Swaps, Searches);
+
+/// What the body must be read as before anything is sent, if it must be read.
+fn wanted(
+    vault: &Vault,
+    grants: &Grants,
+    head: &RequestHead<'_>,
+    swaps: &Swaps,
+) -> std::result::Result<Option<Fields>, CredentialDenial> {
+    let mutations = mutations::are_asked(vault, grants, head, swaps)?;
+    let fields = match fields(vault, head)? {
+        None => overriding(vault, head, swaps)?,
+        fields => fields,
+    };
+    Ok(fields.or(mutations.then_some(Fields::Other)))
+}
 
 /// What of the request says which credentials it may carry.
 fn head_of<'r>(

@@ -47,7 +47,8 @@ pub fn details(catalogue: &Catalogue, kind: &Kind) -> String {
     }
     let provider = catalogue.providers().find(|provider| provider.name == kind.provider);
     let endpoints: &[Endpoint] = provider.map_or(&[], |provider: &Provider| &provider.endpoints);
-    if !endpoints.is_empty() {
+    let mutations = provider.map_or(&[][..], |provider: &Provider| &provider.mutations);
+    if !endpoints.is_empty() || !mutations.is_empty() {
         let _ = writeln!(text, "  refused, unless `minting` in secrets.toml has the word in front:");
     }
     for endpoint in endpoints {
@@ -59,6 +60,9 @@ pub fn details(catalogue: &Catalogue, kind: &Kind) -> String {
             if hosts.is_empty() { "" } else { "at " },
             doubt(endpoint.confirmed)
         );
+    }
+    for mutation in mutations {
+        let _ = writeln!(text, "    {:<10} {mutation}{}", mutation.creates.name(), doubt(mutation.confirmed));
     }
     text
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::client::{Client, H1, H2, full, whole};
+use crate::upstream::digest;
 use crate::world::{BEARER, REAL, STAND_IN, World, declared, vault};
 
 /// A secret for a GitHub of one's own, whose tokens start with `sk-`.
@@ -81,4 +82,46 @@ async fn a_stand_in_without_a_secret_goes_nowhere() {
     assert_eq!(head.headers["x-understudy-reason"], "credential-not-granted");
     assert!(page.contains("gone or has another name"), "{page}");
     assert_eq!(world.upstream.requests(), 0);
+}
+
+/// What is asked for by GraphQL is told by the body, which leaves as it is or not at all.
+#[tokio::test]
+async fn mutations_that_create_credentials_are_refused_and_others_pass_whole() {
+    for alpn in [H1, H2] {
+        let world = world("").await;
+        let post = async |kind: &str, body: String| {
+            let mut client = Client::new(&world, alpn).await;
+            let request = client.request("/graphql").method("POST").header("content-type", kind);
+            let request = request.header("authorization", format!("Bearer {STAND_IN}"));
+            whole(client.send(request.body(full(body)).unwrap()).await.unwrap()).await
+        };
+        let harmless =
+            format!("{{\"query\":\"{{ viewer {{ login }} }}\",\"x\":\"{}\"}}", "x".repeat(300_000));
+        let (head, answer) = post("application/json", harmless.clone()).await;
+        assert_eq!(head.status, 200, "{answer:?}");
+        assert_eq!(answer, digest(harmless.as_bytes()));
+        let (_, requests) = (world.only_line().await, world.upstream.requests());
+        for (kind, body, reason, status) in [
+            (
+                "application/json",
+                "{\"query\":\"mutation{a:inviteEnterpriseAdmin{b}}\"}",
+                "credential-minting",
+                403,
+            ),
+            (
+                "text/plain",
+                "{\"query\":\"mutation{ invite\\u0045nterpriseAdmin{b}}\"}",
+                "credential-minting",
+                403,
+            ),
+            ("application/json", "{\"id\":\"1\"}", "malformed", 400),
+            ("multipart/form-data; boundary=x", "--x--", "malformed", 400),
+        ] {
+            let (head, page) = post(kind, body.to_owned()).await;
+            let said = head.headers.get("x-understudy-reason").map(|reason| reason.to_str().unwrap());
+            assert_eq!((head.status.as_u16(), said), (status, Some(reason)), "{body}: {page:?}");
+        }
+        let (head, _) = post("application/json", " ".repeat((1 << 20) + 1)).await;
+        assert_eq!((head.status.as_u16(), world.upstream.requests()), (413, requests));
+    }
 }

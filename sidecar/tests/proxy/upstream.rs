@@ -197,7 +197,7 @@ async fn answer(
             }
         }
         "/big" => whole(pattern(SIZE)),
-        "/upload" => whole(digest(&body.collect().await?.to_bytes())),
+        "/upload" | "/graphql" => whole(digest(&body.collect().await?.to_bytes())),
         "/sink" => {
             sink(body, &seen).await?;
             whole("sunk")

@@ -1,9 +1,9 @@
 //! Credentials that a provider makes for a session, in the answer to a declared request, and that a client uses afterwards.
 
 use http::Method;
-use understudy_policies::{HostName, HostPattern, PathPattern, RequestPath};
+use understudy_policies::{HostName, HostPattern, PathPattern, Readings, RequestPath};
 
-use super::endpoint::{EndpointPath, Readings, is_among};
+use super::endpoint::is_among;
 use crate::credentials::placement::{Placement, Pointer};
 
 /// Where one comes from, and where it may go.
@@ -15,8 +15,6 @@ pub struct Minted {
     pub hosts: Vec<HostPattern>,
     pub method: Method,
     pub paths: Vec<PathPattern>,
-    /// The same, however they are written.
-    pub spellings: Vec<EndpointPath>,
     /// Of the answer, which is JSON.
     pub field: Pointer,
     /// Empty: the host that made it.
@@ -53,6 +51,6 @@ impl Minted {
     ) -> bool {
         methods.contains(&self.method)
             && is_among(&self.hosts, host, own)
-            && self.spellings.iter().any(|path| path.matches(readings))
+            && self.paths.iter().any(|path| path.matches_possibly(readings))
     }
 }

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 
 use http::Uri;
 use serde::Deserialize;
-use understudy_policies::HostName;
-
-use super::endpoint::{EndpointPath, Readings};
+use understudy_policies::{HostName, PathPattern, Readings};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Oauth {
@@ -33,7 +31,7 @@ pub struct TokenEndpoint {
     pub port: u16,
     /// As it is asked for.
     pub path: String,
-    pattern: EndpointPath,
+    pattern: PathPattern,
 }
 
 /// Of the request for new tokens.
@@ -86,7 +84,7 @@ pub(super) struct RawOauth {
 impl TokenEndpoint {
     /// Whether a server could take this path for the endpoint's.
     pub fn is_at(&self, host: &HostName, path: &str) -> bool {
-        self.host == *host && self.pattern.matches(&Readings::of(path))
+        self.host == *host && self.pattern.matches_possibly(&Readings::of(path))
     }
 }
 

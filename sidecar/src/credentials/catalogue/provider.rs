@@ -7,10 +7,11 @@ use serde::Deserialize;
 use toml::Spanned;
 use understudy_harnesses::SecretKind;
 use understudy_policies::document::{self, OneOrMany, closest};
-use understudy_policies::{DocumentError, HostPattern};
+use understudy_policies::{DocumentError, HostPattern, PathPattern};
 
 use super::endpoint::{Creates, Endpoint};
 use super::minted::Minted;
+use super::mutation::{Mutation, is_name};
 use super::oauth::{Oauth, RawOauth};
 use super::pattern::Pattern;
 use crate::credentials::placement::Placement;
@@ -26,6 +27,7 @@ pub struct Provider {
     pub shapes: Vec<Arc<Shape>>,
     pub kinds: Vec<Arc<Kind>>,
     pub endpoints: Vec<Endpoint>,
+    pub mutations: Vec<Mutation>,
     pub minted: Vec<Minted>,
 }
 
@@ -89,6 +91,8 @@ struct Raw {
     kinds: Vec<Spanned<RawKind>>,
     #[serde(default, rename = "endpoint")]
     endpoints: Vec<Spanned<RawEndpoint>>,
+    #[serde(default, rename = "mutation")]
+    mutations: Vec<Spanned<RawMutation>>,
     #[serde(default)]
     minted: Vec<Spanned<RawMinted>>,
 }
@@ -132,6 +136,17 @@ struct RawEndpoint {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawMutation {
+    hosts: Option<Spanned<OneOrMany<String>>>,
+    paths: Spanned<OneOrMany<String>>,
+    fields: Spanned<OneOrMany<String>>,
+    creates: Creates,
+    #[serde(default = "yes")]
+    confirmed: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RawMinted {
     name: Spanned<String>,
     hosts: Option<Spanned<OneOrMany<String>>>,
@@ -162,6 +177,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Provider, DocumentError> {
         shapes: Vec::new(),
         kinds: Vec::new(),
         endpoints: Vec::new(),
+        mutations: Vec::new(),
         minted: Vec::new(),
     };
     for raw in raw.shapes {
@@ -174,6 +190,9 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Provider, DocumentError> {
     }
     for raw in raw.endpoints {
         source.endpoints(raw, &mut provider)?;
+    }
+    for raw in raw.mutations {
+        provider.mutations.push(source.mutation(raw.into_inner())?);
     }
     for raw in raw.minted {
         let minted = source.minted(raw.into_inner(), &provider)?;
@@ -274,8 +293,7 @@ impl Source<'_> {
                 methods.push(method(name).ok_or_else(error)?);
             }
         }
-        for path in &raw.paths.get_ref().0 {
-            let path = path.parse().map_err(|error| self.error(&raw.paths, format!("`paths`: {error}")))?;
+        for path in self.paths(&raw.paths)? {
             provider.endpoints.push(Endpoint {
                 provider: provider.name.clone(),
                 hosts: hosts.clone(),
@@ -286,6 +304,15 @@ impl Source<'_> {
             });
         }
         Ok(())
+    }
+
+    fn mutation(&self, raw: RawMutation) -> Result<Mutation, DocumentError> {
+        let (hosts, paths) = (self.hosts(raw.hosts.as_ref())?, self.paths(&raw.paths)?);
+        if !raw.fields.get_ref().0.iter().all(|field| is_name(field)) {
+            return Err(self.error(&raw.fields, "`fields`: not a name of GraphQL, as `webhookCreate`"));
+        }
+        let (creates, confirmed) = (raw.creates, raw.confirmed);
+        Ok(Mutation { hosts, paths, fields: raw.fields.into_inner().0, creates, confirmed })
     }
 
     fn minted(&self, raw: RawMinted, provider: &Provider) -> Result<Minted, DocumentError> {
@@ -300,12 +327,7 @@ impl Source<'_> {
             Some(written) => method(written.get_ref())
                 .ok_or_else(|| self.error(written, "`method`: not a method, as `POST`"))?,
         };
-        let path =
-            |text: &String| text.parse().map_err(|error| self.error(&raw.paths, format!("`paths`: {error}")));
-        let paths = raw.paths.get_ref().0.iter().map(path).collect::<Result<Vec<_>, _>>()?;
-        let spelling =
-            |text: &String| text.parse().map_err(|error| self.error(&raw.paths, format!("`paths`: {error}")));
-        let spellings = raw.paths.get_ref().0.iter().map(spelling).collect::<Result<Vec<_>, _>>()?;
+        let paths = self.paths(&raw.paths)?;
         let field = raw.field.get_ref().parse();
         let field = field.map_err(|error| self.error(&raw.field, format!("`field`: {error}")))?;
         let placement = |text: &String| match text.parse() {
@@ -320,7 +342,13 @@ impl Source<'_> {
             }
         }
         let (wrap, confirmed) = (raw.wrap, raw.confirmed);
-        Ok(Minted { label, hosts, method, paths, spellings, field, used_at, placements, wrap, confirmed })
+        Ok(Minted { label, hosts, method, paths, field, used_at, placements, wrap, confirmed })
+    }
+
+    fn paths(&self, written: &Spanned<OneOrMany<String>>) -> Result<Vec<PathPattern>, DocumentError> {
+        let parse =
+            |path: &String| path.parse().map_err(|error| self.error(written, format!("`paths`: {error}")));
+        written.get_ref().0.iter().map(parse).collect()
     }
 
     fn hosts(&self, written: Option<&Spanned<OneOrMany<String>>>) -> Result<Vec<HostPattern>, DocumentError> {
