@@ -20,6 +20,7 @@ fn done(command: &[&str]) -> String {
 }
 
 fn asleep(agent: Agent) -> Container {
+    stand();
     agent.start(&["sleep", "infinity"]).unwrap()
 }
 
@@ -240,6 +241,7 @@ fn one_container_is_revoked_and_no_other() {
 /// Whose command would be the host's.
 #[test]
 fn notify_is_refused_in_a_container_with_what_to_use_instead() {
+    stand();
     let directory = tempfile::tempdir_in(std::env::var("HOME").unwrap()).unwrap();
     let text = "resolvers = [\"127.0.0.1:1\"]\nnotify = [\"/bin/true\"]\n";
     std::fs::write(directory.path().join("sidecar.toml"), text).unwrap();
