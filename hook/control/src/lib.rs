@@ -27,8 +27,8 @@ pub use message::{
     Prepared, Reattach, Refusal, Reply, Request, User, VERSION, Write,
 };
 pub use operator::{
-    Decide, DecisionStatus, Effect, Explain, Explained, ExplainedRule, Lasting, Lines, Outcome,
-    QuestionStatus,
+    ArmLogin, ArmedStatus, Decide, DecisionStatus, Effect, Explain, Explained, ExplainedRule, Lasting, Lines,
+    LoginKept, LoginMade, Outcome, QuestionStatus,
 };
 pub use server::{AcceptError, Listener};
 pub use status::{ContainerStatus, SecretStatus, Status};
