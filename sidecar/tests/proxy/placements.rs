@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::client::{self, Client, H1, H2, WAYS, full, nothing, whole};
 use crate::upstream::Protocols;
-use crate::world::{HOST, Options, REAL, STAND_IN, TO_HOST, World};
+use crate::world::{HOST, OTHER, Options, REAL, STAND_IN, TO_HOST, TO_OTHER, World};
 
 async fn world(provider: &'static str, protocols: Protocols) -> World {
     World::with(Options { protocols, provider, ..Options::default() }).await
@@ -147,6 +147,26 @@ async fn trace_is_refused_whatever_the_host() {
             assert_eq!(world.upstream.requests(), 0);
             assert_eq!(world.only_line().await["reason"], "trace-method");
         }
+    }
+}
+
+/// Whoever follows it does so with a stand-in, which goes nowhere else.
+#[tokio::test]
+async fn a_redirect_is_the_clients_to_follow_and_takes_nothing_real_along() {
+    for alpn in [H1, H2] {
+        let world = World::new().await;
+        let credential = format!("Bearer {STAND_IN}");
+        let mut client = Client::new(&world, alpn).await;
+        let request = client.request("/moved").header("authorization", &credential);
+        let (head, _) = whole(client.send(request.body(nothing()).unwrap()).await.unwrap()).await;
+        assert_eq!((head.status.as_u16(), world.upstream.requests()), (307, 1));
+        assert_eq!(head.headers["location"], "https://other.example.com/hello");
+        let stream = client::tls(&world, world.connect(TO_OTHER).await, OTHER, alpn).await.unwrap();
+        let mut other = Client::over(stream).await;
+        let request = other.request_for(OTHER, "/hello").header("authorization", &credential);
+        let (head, _) = whole(other.send(request.body(nothing()).unwrap()).await.unwrap()).await;
+        assert_eq!(head.headers["x-understudy-reason"], "credential-misdirected");
+        assert_eq!(world.upstream.requests(), 1);
     }
 }
 

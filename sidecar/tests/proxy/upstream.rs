@@ -196,6 +196,11 @@ async fn answer(
                 false => with_status(401, "{\"error\":\"the token is not taken\"}"),
             }
         }
+        "/moved" => {
+            let mut response = with_status(307, "moved");
+            response.headers_mut().insert("location", "https://other.example.com/hello".parse().unwrap());
+            response
+        }
         "/big" => whole(pattern(SIZE)),
         "/upload" | "/graphql" => whole(digest(&body.collect().await?.to_bytes())),
         "/sink" => {
