@@ -89,10 +89,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The probe tells which directories this Podman reads; without it the usual ones are looked at.
+/// The probe tells which directories this Podman reads; without it, its configuration does.
 fn hooks(installation: &Installation, arguments: &Arguments, show: &mut impl FnMut(Check)) {
     let directories = if arguments.no_probe {
-        files::usual_directories(home().as_deref())
+        match crate::install::configured_hooks_dirs() {
+            Ok(directories) => directories,
+            Err(error) => return show(Check::new("directories of hooks", Err(error))),
+        }
     } else {
         let seen = probe::run(installation, arguments.probe_image.as_deref());
         show(seen.check);
@@ -118,10 +121,6 @@ fn sidecar_check(installation: &Installation) -> Check {
 }
 
 /// As docs/life-of-a-container.md has it.
-fn home() -> Option<PathBuf> {
-    std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
-}
-
 /// For messages.
 fn unreadable(path: &Path) -> String {
     format!("{} cannot be read (run: understudy-hook install)", path.display())

@@ -101,6 +101,11 @@ pub(crate) fn uninstall(arguments: &UninstallArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The directories of hooks that the caller's Podman is told to read.
+pub(crate) fn configured_hooks_dirs() -> Result<Vec<PathBuf>> {
+    Podman::find(Scope::of_caller())?.hooks_dirs(Path::new(""))
+}
+
 struct Plan<'a> {
     layout: &'a Layout,
     hooks_dir: Option<PathBuf>,
@@ -135,8 +140,11 @@ fn write(plan: &Plan<'_>, podman: &Podman) -> Result<Vec<PathBuf>> {
 
     let hooks_dir = plan.hooks_dir.clone().unwrap_or_else(|| layout.hooks_dir.clone());
     let required = plan.required.then(|| hooks::required(&hook, &layout.state));
+    let mut files = Vec::new();
     for (name, text) in hooks::all(&hook, &layout.state).into_iter().chain(required) {
-        ledger.write(&hooks_dir.join(name), text.as_bytes(), 0o644)?;
+        let file = hooks_dir.join(name);
+        ledger.write(&file, text.as_bytes(), 0o644)?;
+        files.push(file);
     }
     let mut read = podman.hooks_dirs(&layout.drop_in)?;
     if read.last() != Some(&hooks_dir) {
@@ -144,6 +152,10 @@ fn write(plan: &Plan<'_>, podman: &Podman) -> Result<Vec<PathBuf>> {
         read.retain(|directory| *directory != hooks_dir);
         read.push(hooks_dir);
         ledger.write(&layout.drop_in, engine::drop_in(&read)?.as_bytes(), 0o644)?;
+    }
+    // Only now: no container starts without a hook in between.
+    for file in &files {
+        ledger.moved_to(file)?;
     }
     Ok(ledger.written())
 }

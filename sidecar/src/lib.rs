@@ -9,6 +9,7 @@ pub mod config;
 pub mod configuration;
 pub mod connection;
 pub mod container;
+pub mod control;
 pub mod credentials;
 pub mod current;
 pub mod decide;

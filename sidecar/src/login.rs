@@ -1,5 +1,7 @@
 //! `understudy login`: logins of programs become accounts of the sidecar's store.
 
+mod inside;
+
 use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 
@@ -21,6 +23,17 @@ pub enum Command {
     /// token once, the program that you logged in with is logged out as soon as the sidecar renews the account.
     #[command(verbatim_doc_comment)]
     Import(Import),
+    /// Let a program in a container log in, once, and keep that login in the sidecar; the program gets stand-ins
+    ///
+    /// On a terminal (podman exec -it) it waits for the login, shows whose account it is, and asks. Elsewhere, or with
+    /// --no-wait, `login confirm` answers.
+    Arm(inside::Arm),
+    /// List the containers that may log in, and whose login waits for you
+    Armed(inside::Armed),
+    /// Keep the login that was made in a container
+    Confirm(inside::Answer),
+    /// Forget the login that was made in a container, and let it make none
+    Decline(inside::Answer),
 }
 
 #[derive(Debug, clap::Args)]
@@ -43,7 +56,16 @@ pub struct Import {
 
 /// What is left to do, for a person.
 pub fn run(command: &Command) -> Result<String> {
-    let Command::Import(arguments) = command;
+    match command {
+        Command::Import(arguments) => import_file(arguments),
+        Command::Arm(arguments) => inside::arm(arguments),
+        Command::Armed(arguments) => inside::armed(arguments),
+        Command::Confirm(arguments) => inside::confirm(arguments),
+        Command::Decline(arguments) => inside::decline(arguments),
+    }
+}
+
+fn import_file(arguments: &Import) -> Result<String> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
         bail!(ImportError::Empty);
@@ -82,11 +104,14 @@ fn take_over(arguments: &Import, bytes: &[u8], now: Millis) -> Result<String> {
             Err(error) => return Err(error.into()),
         }
     }
-    told.push_str(&format!(
-        "to use it, declare it in secrets.toml (if it is not there yet):\n  [{name}]\n  like = \"{}\"\n  account = \"{name}\"\n  grant-to = {{ harnesses = [\"…\"] }}\n",
-        kind.name
-    ));
+    told.push_str(&declare(name, &kind.name));
     Ok(told)
+}
+
+fn declare(name: &str, kind: &str) -> String {
+    format!(
+        "to use it, declare it in secrets.toml (if it is not there yet):\n  [{name}]\n  like = \"{kind}\"\n  account = \"{name}\"\n  grant-to = {{ harnesses = [\"…\"] }}\n"
+    )
 }
 
 fn told(name: &str, login: &import::Login<'_>, now: Millis) -> String {

@@ -7,13 +7,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use understudy::config::Directories;
+use understudy::control::Control;
 use understudy::credentials::Catalogue;
 use understudy::secrets::{add, kinds};
 use understudy::{
     check, environment_file, explain, harness_files, login, policy_files, quadlet, secrets, serve, status,
     trail,
 };
-use understudy_control::{Client, ControlDirectory, Decide, Effect, Lasting, Reply, Request};
+use understudy_control::{Decide, Effect, Lasting, Reply, Request};
 use understudy_harnesses::Harnesses;
 
 /// Lets AI coding agents run unattended in Podman containers without giving them a real credential.
@@ -200,20 +201,6 @@ struct DecideArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Debug, clap::Args)]
-struct Control {
-    /// The directory of the control socket
-    #[arg(long, value_name = "DIR", default_value = "/run/understudy/control")]
-    control: PathBuf,
-}
-
-impl Control {
-    fn call(&self, request: Request) -> Result<Reply> {
-        let client = Client::new(ControlDirectory::new(&self.control), Duration::from_secs(5));
-        Ok(client.call(request, &[])?)
-    }
 }
 
 fn main() -> ExitCode {

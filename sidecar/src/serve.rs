@@ -120,6 +120,8 @@ fn build(
     let on_ask =
         notifier.map(|notifier| -> OnAsk { Box::new(move |question| notifier.tell_of_question(question)) });
     let questions = Questions::new(QuestionLimits::default(), on_ask);
+    let (arming, keeper, declared) =
+        (Arc::clone(accounts.arming()), Arc::clone(&accounts), live.vault().clone());
     let decisions = Arc::new(Decisions::load(&directories.state.join("decisions.json"))?);
     let gateway = Gateway::new(GatewayParts {
         authority,
@@ -152,6 +154,11 @@ fn build(
         }),
         decisions,
         questions,
+        arming,
+        keep_login: Box::new(move |asked, name, record| {
+            keeper.keep_login(name, record)?;
+            Ok(asked.of_account(&declared.current(), name))
+        }),
         metrics: Box::new(move |status| counts.metrics().text(status)),
         lines: Box::new(move |from| lines.since(from)),
         start: Box::new(move |container, sockets| {

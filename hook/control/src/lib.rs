@@ -26,6 +26,9 @@ pub use message::{
     Envelope, EnvironmentVariable, HelloSecret, LoginFile, ManagedFile, PlacedFile, Placement, Prepare,
     Prepared, Reattach, Refusal, Reply, Request, User, VERSION, Write,
 };
-pub use operator::{Decide, DecisionStatus, Effect, Lasting, Lines, QuestionStatus};
+pub use operator::{
+    ArmLogin, ArmedStatus, Decide, DecisionStatus, Effect, Lasting, Lines, LoginKept, LoginMade,
+    QuestionStatus,
+};
 pub use server::{AcceptError, Listener};
 pub use status::{ContainerStatus, SecretStatus, Status};

@@ -5,7 +5,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Attach, ContainerId, Decide, DecisionStatus, ImageId, Lines, SecretStatus, Status};
+use crate::{
+    ArmLogin, ArmedStatus, Attach, ContainerId, Decide, DecisionStatus, ImageId, Lines, LoginKept,
+    SecretStatus, Status,
+};
 
 /// The protocol's version; hook and sidecar of different versions refuse each other.
 pub const VERSION: u32 = 1;
@@ -66,6 +69,13 @@ pub enum Request {
     Decide(Decide),
     /// Takes a decision back. Answered by `Decided`.
     Withdraw { number: u64 },
+    /// Lets a container's program log in. Answered by `Done`.
+    ArmLogin(ArmLogin),
+    /// What is armed. Answered by `Armed`.
+    ArmedLogins,
+    /// Keeps the login that was made in a container: answered by `LoginKept`. Or forgets it and disarms the container:
+    /// answered by `Done`.
+    AnswerLogin { container: String, keep: bool },
     /// Audit lines from this number on. Answered by `Lines`.
     Lines { from: u64 },
 }
@@ -81,6 +91,8 @@ pub enum Reply {
     /// In the text format of Prometheus.
     Metrics(String),
     Lines(Lines),
+    Armed(Vec<ArmedStatus>),
+    LoginKept(LoginKept),
     Refused(Refusal),
 }
 

@@ -67,6 +67,58 @@ pub struct QuestionStatus {
     pub left: u64,
 }
 
+/// A container whose program may log in, for the sidecar to keep.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArmLogin {
+    /// An id, a unique prefix of one, or a name.
+    pub container: String,
+    /// What the account is to be called; None: as its format.
+    pub account: Option<String>,
+    pub seconds: u64,
+}
+
+/// A container that is armed for a login.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArmedStatus {
+    /// The container's name, or the beginning of its id.
+    pub container: String,
+    pub container_id: ContainerId,
+    /// What the account is to be called, if that was said.
+    pub account: Option<String>,
+    /// Seconds until it is over.
+    pub left: u64,
+    /// The login that waits for the operator.
+    pub made: Option<LoginMade>,
+    /// Why the last attempt came to nothing.
+    pub failed: Option<String>,
+}
+
+/// A login that a program made in a container, and that nobody confirmed yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoginMade {
+    pub account: String,
+    /// Of the catalogue.
+    pub kind: String,
+    /// As people know the account, if the provider said so.
+    pub whose: Option<String>,
+}
+
+/// A login that was confirmed and is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoginKept {
+    pub login: LoginMade,
+    /// Secrets that are declared to be this account.
+    pub secrets: Vec<String>,
+    /// Those of them that the container was granted.
+    pub granted: Vec<String>,
+    /// Whether the program still waited for it.
+    pub told: bool,
+}
+
 /// Audit lines of this run of the sidecar, as they were written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

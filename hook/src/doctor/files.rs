@@ -59,17 +59,6 @@ pub(crate) fn checks(directories: &[PathBuf], binary: &Path) -> Vec<Check> {
     checks
 }
 
-/// What Podman may read without being asked by a containers.conf.
-pub(crate) fn usual_directories(home: Option<&Path>) -> Vec<PathBuf> {
-    let mut directories = vec![
-        PathBuf::from("/usr/share/containers/oci/hooks.d"),
-        PathBuf::from("/etc/containers/oci/hooks.d"),
-    ];
-    directories.extend(home.map(|home| home.join(".config/containers/oci/hooks.d")));
-    directories.retain(|directory| directory.is_dir());
-    directories
-}
-
 fn json_files(directory: &Path) -> BTreeMap<String, PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else { return BTreeMap::new() };
     entries

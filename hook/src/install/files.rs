@@ -79,24 +79,38 @@ impl Ledger {
     /// Last written, first gone. What is gone already is fine.
     pub(super) fn undo(mut self) -> Result<Vec<PathBuf>> {
         let mut done = Vec::new();
-        while let Some(entry) = self.entries.last().cloned() {
-            match &entry.backup {
-                Some(backup) => {
-                    let bytes =
-                        fs::read(backup).with_context(|| format!("{} cannot be read", backup.display()))?;
-                    write_whole(&entry.path, &bytes, entry.mode.unwrap_or(0o644))?;
-                }
-                None => remove(&entry.path)?,
-            }
-            self.entries.pop();
-            self.save()?;
-            if let Some(backup) = &entry.backup {
-                remove(backup)?;
-            }
-            done.push(entry.path);
+        while let Some(last) = self.entries.len().checked_sub(1) {
+            done.push(self.undo_one(last)?);
         }
         remove(&self.state.join("installed.json"))?;
         Ok(done)
+    }
+
+    /// Undoes what an earlier installation wrote under the name of `path` in another directory.
+    pub(super) fn moved_to(&mut self, path: &Path) -> Result<()> {
+        let elsewhere = |entry: &Entry| entry.path != path && entry.path.file_name() == path.file_name();
+        while let Some(index) = self.entries.iter().position(elsewhere) {
+            self.undo_one(index)?;
+        }
+        Ok(())
+    }
+
+    fn undo_one(&mut self, index: usize) -> Result<PathBuf> {
+        let entry = self.entries[index].clone();
+        match &entry.backup {
+            Some(backup) => {
+                let bytes =
+                    fs::read(backup).with_context(|| format!("{} cannot be read", backup.display()))?;
+                write_whole(&entry.path, &bytes, entry.mode.unwrap_or(0o644))?;
+            }
+            None => remove(&entry.path)?,
+        }
+        self.entries.remove(index);
+        self.save()?;
+        if let Some(backup) = &entry.backup {
+            remove(backup)?;
+        }
+        Ok(entry.path)
     }
 
     fn keep(&self, path: &Path) -> Result<Entry> {

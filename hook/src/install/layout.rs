@@ -18,7 +18,7 @@ pub(crate) struct Layout {
     /// Everybody's hook reads `managed.toml` in the system's.
     pub(crate) configuration_mode: u32,
     pub(crate) hooks_dir: PathBuf,
-    /// Tells Podman of the directory of hooks, where Podman does not look anyway.
+    /// Tells Podman of the directory of hooks, where it does not look of itself.
     pub(crate) drop_in: PathBuf,
     pub(crate) homes: Vec<PathBuf>,
 }
@@ -73,7 +73,8 @@ impl Layout {
         }
     }
 
-    /// Podman reads this directory of hooks without being told, with and without root.
+    /// Not in a directory of hooks that is read without being told: root's `podman build` reads those as well, knows
+    /// no `precreate`, and then builds nothing.
     pub(crate) fn system(passwd: &str) -> Self {
         let mut homes: Vec<PathBuf> = passwd
             .lines()
@@ -92,7 +93,7 @@ impl Layout {
             runtime: "/run/understudy".into(),
             configuration: "/etc/understudy".into(),
             configuration_mode: 0o711,
-            hooks_dir: "/usr/share/containers/oci/hooks.d".into(),
+            hooks_dir: "/var/lib/understudy/hooks.d".into(),
             drop_in: "/etc/containers/containers.conf.d/50-understudy.conf".into(),
             homes,
         }

@@ -114,3 +114,25 @@ fn what_is_required_stays_until_it_is_uninstalled() {
     remove(&place.layout).unwrap();
     assert_eq!(place.files(), BTreeMap::new());
 }
+
+#[test]
+fn an_installation_that_moves_leaves_no_hook_where_it_was() {
+    let mut place = place();
+    let before = place.layout.hooks_dir.clone();
+    place.install_with(true);
+    place.layout.hooks_dir = place.dir.path().join("elsewhere");
+    place.install_with(true);
+    assert_eq!(fs::read_dir(&before).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&place.layout.hooks_dir).unwrap().count(), 5);
+    remove(&place.layout).unwrap();
+    assert_eq!(place.files(), BTreeMap::new());
+}
+
+/// What root's `podman build` reads; it ends at the first file that names `precreate`.
+#[test]
+fn the_systems_hooks_are_not_where_builds_look() {
+    let layout = Layout::system("");
+    for read in ["/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d"] {
+        assert_ne!(layout.hooks_dir, Path::new(read));
+    }
+}

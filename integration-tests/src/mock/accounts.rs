@@ -36,6 +36,10 @@ pub struct Accounts {
     logins: Mutex<BTreeMap<String, Login>>,
     /// Status and body of the next answers of the token endpoint, instead of its own.
     faults: Mutex<VecDeque<(u16, String)>>,
+    /// For how long the refresh token before the last one is good yet, as some providers have it for answers that are lost.
+    grace: Mutex<Duration>,
+    /// How many of the next answers never arrive.
+    lost: Mutex<u32>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -96,7 +100,30 @@ pub fn is_of_account(authorization: &str) -> bool {
 
 impl Accounts {
     pub fn new(lifetime: Duration) -> Self {
-        Self { lifetime, logins: Mutex::default(), faults: Mutex::default() }
+        Self {
+            lifetime,
+            logins: Mutex::default(),
+            faults: Mutex::default(),
+            grace: Mutex::default(),
+            lost: Mutex::default(),
+        }
+    }
+
+    pub fn allow_reuse_for(&self, time: Duration) {
+        *self.grace.lock().unwrap_or_else(PoisonError::into_inner) = time;
+    }
+
+    /// The token endpoint does what it is asked, and its next answers do not arrive.
+    pub fn lose(&self, answers: u32) {
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = answers;
+    }
+
+    /// Whether this answer is one of them.
+    pub fn is_lost(&self) -> bool {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_lost = *lost > 0;
+        *lost = lost.saturating_sub(1);
+        is_lost
     }
 
     /// What is known of a login; nothing before it was used.
@@ -116,6 +143,10 @@ impl Accounts {
         }
         let refused = |status: u16, code: &str| (status, json!({ "error": { "code": code } }).to_string());
         let request: Value = serde_json::from_slice(body).unwrap_or_else(|_| form(body));
+        let code = request["code"].as_str().or(request["device_code"].as_str());
+        if let Some(login) = code.and_then(|code| code.strip_prefix("code-of-")) {
+            return (200, self.first(login).to_string());
+        }
         if request["grant_type"] != "refresh_token" {
             // A login of whoever sits in front of it.
             let tokens = tokens(Scheme::ChatGpt, "attacker", 0, self.lifetime);
@@ -134,13 +165,18 @@ impl Accounts {
         if login.revoked || !genuine {
             return refused(401, "refresh_token_invalidated");
         }
-        if number != login.number {
+        let grace = *self.grace.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = login.made.get(&login.number).and_then(|made| made.elapsed().ok());
+        let again = number + 1 == login.number && made.is_some_and(|age| age < grace);
+        if number != login.number && !again {
             login.revoked = true;
             login.reuses += 1;
             return refused(401, "refresh_token_reused");
         }
-        login.number += 1;
-        login.made.insert(login.number, SystemTime::now());
+        if !again {
+            login.number += 1;
+            login.made.insert(login.number, SystemTime::now());
+        }
         let new = tokens(scheme, &name, login.number, self.lifetime);
         let mut answer = json!({ "token_type": "Bearer", "access_token": new.access, "refresh_token": new.refresh,
             "expires_in": self.lifetime.as_secs() });
@@ -154,6 +190,13 @@ impl Accounts {
             }
         }
         (200, answer.to_string())
+    }
+
+    /// What a program hears that logs in.
+    fn first(&self, login: &str) -> Value {
+        let new = tokens(Scheme::ChatGpt, login, 0, self.lifetime);
+        json!({ "token_type": "Bearer", "access_token": new.access, "refresh_token": new.refresh,
+            "id_token": new.id, "expires_in": self.lifetime.as_secs() })
     }
 
     /// Whether a request with this `Authorization` is answered.

@@ -1,6 +1,7 @@
 //! What the providers' own clients are answered: each file knows the routes of one API.
 
 mod anthropic;
+mod device;
 mod gemini;
 mod github;
 mod openai;
@@ -31,9 +32,17 @@ pub(super) struct Answer {
 
 /// Answers a request of one of the APIs.
 pub(super) fn answer(asked: &Asked<'_>) -> Option<Answer> {
-    [anthropic::answer, openai::answer, responses::answer, gemini::answer, github::answer, shopify::answer]
-        .into_iter()
-        .find_map(|answer| answer(asked))
+    [
+        device::answer,
+        anthropic::answer,
+        openai::answer,
+        responses::answer,
+        gemini::answer,
+        github::answer,
+        shopify::answer,
+    ]
+    .into_iter()
+    .find_map(|answer| answer(asked))
 }
 
 /// What a WebSocket at that path is sent for each of its messages; nothing if it is an echo.

@@ -47,7 +47,7 @@ impl Paths {
                 control: "/run/understudy/control".into(),
                 state: "/var/lib/understudy".into(),
                 storage: "/var/lib/containers".into(),
-                engine: "/usr/share/containers".into(),
+                engine: "/etc/containers".into(),
             });
         }
         Ok(Self {

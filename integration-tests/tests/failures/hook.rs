@@ -102,9 +102,10 @@ fn install_twice_is_install_once_and_uninstall_takes_all_away() {
     let image = understudy_integration_tests::stand::SIDECAR_IMAGE;
     let install = || hook(&["install", scope(), "--sidecar-image", image]).success().unwrap();
     let hooks = || {
-        let find = "find \"$1\" -type f | sort | xargs sha256sum";
-        let engine = &stand().paths.engine;
-        run(Command::new("sh").args(["-c", find, "sh"]).arg(engine), b"").unwrap().success().unwrap()
+        let find = "find \"$@\" -type f 2>&- | sort | xargs sha256sum";
+        let paths = &stand().paths;
+        let places = [paths.engine.clone(), paths.state.join("hooks.d")];
+        run(Command::new("sh").args(["-c", find, "sh"]).args(places), b"").unwrap().success().unwrap()
     };
     install();
     let once = hooks();

@@ -9,6 +9,7 @@
 mod accounts;
 mod github;
 mod google;
+mod inside;
 mod instructions;
 mod mistral;
 mod providers;

@@ -20,8 +20,10 @@ fn image(script: &str, more: &[&str]) -> String {
     fs::write(directory.path().join("Containerfile"), lines).unwrap();
     let image = unique("localhost/hostile");
     let context = directory.path().display().to_string();
-    let options = ["--quiet", "--isolation=chroot", "--network=host", "--tag", &image, &context];
-    podman(["build"].into_iter().chain(options)).unwrap().success().unwrap();
+    let how = ["--quiet", "--isolation=chroot", "--network=host", "--tag", &image, &context];
+    // Root's builds raise these limits else, which the test bed's root may not.
+    let limits = ["--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096"];
+    podman(["build"].into_iter().chain(limits).chain(how)).unwrap().success().unwrap();
     image
 }
 

@@ -1,17 +1,21 @@
 //! What a container asks of a token endpoint, and what it is told instead of the provider's answer. Pure.
 //!
 //! Only the refresh grant (RFC 6749 section 6) with the stand-in of an account that the container was granted is answered.
-//! Every other grant would bring a new login into the container, real or an attacker's.
+//! A grant that logs in is for a container whose operator armed it; every other one would bring a new login into the
+//! container, real or an attacker's.
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::keeper::RenewError;
 use super::record::{Account, Millis};
+use crate::credentials::catalogue::Encoding;
 use crate::credentials::{Grants, Secret, Vault};
 
 /// Tokens with less time left are renewed before a container is told of them.
 const FRESH: u64 = 60_000;
+/// Grants that bring a new login.
+const LOGINS: [&str; 2] = ["authorization_code", "urn:ietf:params:oauth:grant-type:device_code"];
 
 /// What the body of a request says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,9 +26,21 @@ pub enum Asked {
     NotGranted(String),
     /// A refresh token that is no stand-in.
     Foreign,
+    /// A login: an authorization code, or a device that was let in (RFC 6749 section 4.1.3, RFC 8628 section 3.4).
+    Login(Grant),
     /// Another grant, by its name if it has one.
     Other(Option<String>),
     Malformed,
+}
+
+/// The request of a program that logs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    pub name: String,
+    /// As whom the program asks.
+    pub client_id: Option<String>,
+    /// How its body is written.
+    pub encoding: Encoding,
 }
 
 /// An answer to a container (RFC 6749 section 5).
@@ -43,6 +59,11 @@ impl Asked {
         let text = |name: &str| fields.get(name).and_then(Value::as_str);
         match (text("grant_type"), text("refresh_token")) {
             (Some("refresh_token"), Some(token)) => Self::of_token(vault, grants, token),
+            (Some(grant), _) if LOGINS.contains(&grant) => Self::Login(Grant {
+                name: grant.to_owned(),
+                client_id: text("client_id").map(str::to_owned),
+                encoding: if form { Encoding::Form } else { Encoding::Json },
+            }),
             (grant, _) => Self::Other(grant.map(shown)),
         }
     }
@@ -150,6 +171,16 @@ pub fn refused(told: &str) -> Reply {
 pub fn repeated() -> Reply {
     let told =
         "the provider's answer repeats a token in a field where none is expected, so no answer is passed on";
+    error(502, "server_error", told)
+}
+
+/// The provider's own word, with which a program goes on asking or gives up (RFC 8628 section 3.5). Nothing else of its answer.
+pub fn said(status: u16, code: &str) -> Reply {
+    Reply { status, body: json!({ "error": code }) }
+}
+
+/// A login that came to nothing, and not by the program's fault.
+pub fn login_failed(told: &str) -> Reply {
     error(502, "server_error", told)
 }
 

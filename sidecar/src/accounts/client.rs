@@ -2,6 +2,7 @@
 //! upstream addresses are. The endpoint is the operator's configuration, so no container's policy is asked.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -43,6 +44,8 @@ pub struct Response {
 pub struct SendError {
     endpoint: String,
     what: String,
+    /// Whether the provider may have done what it was asked.
+    pub was_sent: bool,
 }
 
 impl Client {
@@ -70,8 +73,12 @@ impl Client {
         content_type: &'static str,
         body: Zeroizing<Vec<u8>>,
     ) -> Result<Response, SendError> {
-        let error = |what: String| SendError { endpoint: endpoint.to_string(), what };
-        let exchange = self.exchange(endpoint, content_type, body);
+        let sent = AtomicBool::new(false);
+        let error = |what: String| {
+            let was_sent = sent.load(Ordering::Relaxed);
+            SendError { endpoint: endpoint.to_string(), what, was_sent }
+        };
+        let exchange = self.exchange(endpoint, content_type, body, &sent);
         match tokio::time::timeout(PATIENCE, exchange).await {
             Ok(answered) => answered.map_err(error),
             Err(_) => Err(error(format!("no answer within {} s", PATIENCE.as_secs()))),
@@ -83,6 +90,7 @@ impl Client {
         endpoint: &TokenEndpoint,
         content_type: &'static str,
         body: Zeroizing<Vec<u8>>,
+        sent: &AtomicBool,
     ) -> Result<Response, String> {
         let told = |error: &dyn std::error::Error| error.to_string();
         let upstream = self.resolver.current().resolve(Permit::of_token_endpoint(endpoint)).await;
@@ -101,6 +109,7 @@ impl Client {
             .header(header::CONNECTION, "close")
             .body(Full::new(Bytes::from_owner(body)))
             .map_err(|error| told(&error))?;
+        sent.store(true, Ordering::Relaxed);
         let response = sender.send_request(request).await.map_err(|error| told(&error))?;
         let status = response.status().as_u16();
         let body = Limited::new(response.into_body(), token::MOST + 1).collect().await;

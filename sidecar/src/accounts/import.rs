@@ -1,5 +1,7 @@
 //! Login files of programs: what an account is made of. The files are read, and never changed. Pure.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::record::{Millis, Record, StandIns, Token, Tokens};
@@ -18,11 +20,11 @@ const NO_TIME: u64 = SECONDS_BELOW * 1000;
 /// What a login file says.
 pub struct Login<'c> {
     pub kind: &'c Kind,
-    tokens: Tokens,
-    expires: Option<Millis>,
-    scopes: Vec<String>,
-    facts: Map<String, Value>,
-    identity: Option<String>,
+    pub(super) tokens: Tokens,
+    pub(super) expires: Option<Millis>,
+    pub(super) scopes: Vec<String>,
+    pub(super) facts: Map<String, Value>,
+    pub(super) identity: Option<String>,
 }
 
 /// Nothing of the file is in it but names.
@@ -102,7 +104,7 @@ pub fn read<'c>(kind: &'c Kind, format: &LoginFile, bytes: &[u8]) -> Result<Logi
         _ => None,
     };
     let said = format.expires.as_ref().map(|pointer| reader.time(pointer)).transpose()?.flatten();
-    let facts = reader.facts(claims.map(Value::Object).as_ref());
+    let facts = facts(&format.facts, &file, claims.map(Value::Object).as_ref());
     let identity = format.identity.as_ref().and_then(|name| facts.get(name)?.as_str());
     Ok(Login {
         kind,
@@ -185,20 +187,22 @@ impl Reader<'_> {
             _ => Vec::new(),
         }
     }
+}
 
-    fn facts(&self, claims: Option<&Value>) -> Map<String, Value> {
-        let mut facts = Map::new();
-        for (name, pointer) in &self.format.facts {
-            let found = match pointer.strip_prefix("id:") {
-                Some(claim) => claims.and_then(|claims| claims.pointer(claim)),
-                None => self.file.pointer(pointer),
-            };
-            if let Some(found) = found.filter(|found| found.is_string()) {
-                facts.insert(name.clone(), found.clone());
-            }
-        }
-        facts
-    }
+/// What is at `pointers` of a document and the claims of an ID token, by name.
+pub(super) fn facts(
+    pointers: &BTreeMap<String, String>,
+    document: &Value,
+    claims: Option<&Value>,
+) -> Map<String, Value> {
+    let found = pointers.iter().filter_map(|(name, pointer)| {
+        let found = match pointer.strip_prefix("id:") {
+            Some(claim) => claims?.pointer(claim)?,
+            None => document.pointer(pointer)?,
+        };
+        found.is_string().then(|| (name.clone(), found.clone()))
+    });
+    found.collect()
 }
 
 impl Login<'_> {

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
-use super::client::Client;
+use super::arming::Arming;
+use super::client::{Client, Response, SendError};
 use super::record::{Account, Millis, Record};
 use super::store::{Store, StoreError};
 use super::token;
@@ -25,13 +26,14 @@ use crate::current::Current;
 const TICK: Duration = Duration::from_millis(500);
 
 pub struct Keeper {
-    store: Store,
-    vault: Current<Vault>,
+    pub(super) store: Store,
+    pub(super) vault: Current<Vault>,
     /// Makes the vault read accounts again.
     reload: Box<dyn Fn() + Send + Sync>,
-    client: Client,
+    pub(super) client: Client,
     /// That of the sidecar's own thread.
-    runtime: Handle,
+    pub(super) runtime: Handle,
+    pub(super) arming: Arc<Arming>,
     flights: Mutex<HashMap<String, Arc<Flight>>>,
 }
 
@@ -49,6 +51,8 @@ struct Past {
     refusals: u32,
     /// An answer that could not be written: it is the only copy of a login.
     unwritten: Option<Record>,
+    /// The provider may have renewed it already, and the answer did not arrive.
+    lost: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +82,8 @@ impl Keeper {
         runtime: Handle,
         reload: impl Fn() + Send + Sync + 'static,
     ) -> Arc<Self> {
-        let flights = Mutex::default();
-        Arc::new(Self { store, vault, reload: Box::new(reload), client, runtime, flights })
+        let (reload, arming) = (Box::new(reload), Arc::default());
+        Arc::new(Self { store, vault, reload, client, runtime, arming, flights: Mutex::default() })
     }
 
     /// Renews ahead of expiry, and takes over what is imported. Never returns.
@@ -174,8 +178,15 @@ impl Keeper {
         };
         // A rotated token that cannot be written would be lost.
         self.blocking(account, move |store, name| store.reserve(name)).await?;
-        let (content_type, body) = token::request(oauth, &record.refresh);
-        let sent = self.client.post(&oauth.token_endpoint, content_type, body).await;
+        let mut sent = self.send(oauth, &record).await;
+        if let Err(error) = &sent
+            && error.was_sent
+        {
+            // Some providers take the token that they count as used once more, for a moment.
+            tracing::warn!("{error}: the answer is lost, and the request is sent once more");
+            past.lost = true;
+            sent = self.send(oauth, &record).await;
+        }
         let response = sent.map_err(|error| later(account, &error.to_string()))?;
         match token::answer(oauth, response.status, &response.body) {
             Ok(answer) => {
@@ -186,18 +197,26 @@ impl Keeper {
                     );
                 }
                 self.keep(account, renewed, past).await?;
+                past.lost = false;
                 tracing::info!("account `{account}` was renewed");
                 Ok(())
             }
             Err(token::Refused::Ended(code)) => {
                 self.keep(account, record.ended(&code), past).await?;
+                let why = if past.lost { ", after an answer of it was lost on the way" } else { "" };
+                past.lost = false;
                 tracing::error!(
-                    "account `{account}`: the provider ended its login ({code}); log in again, then: understudy login import FORMAT --account {account} < FILE"
+                    "account `{account}`: the provider ended its login ({code}{why}); log in again, then: understudy login import FORMAT --account {account} < FILE"
                 );
                 Err(RenewError::Ended { account: account.to_owned(), code })
             }
             Err(refused) => Err(later(account, &refused.to_string())),
         }
+    }
+
+    async fn send(&self, oauth: &Oauth, record: &Record) -> Result<Response, SendError> {
+        let (content_type, body) = token::request(oauth, &record.refresh);
+        self.client.post(&oauth.token_endpoint, content_type, body).await
     }
 
     /// Writes a record, then lets the vault have it. What cannot be written is tried again with the next renewal, and
@@ -257,7 +276,7 @@ impl Keeper {
         vault.accounts().find(|(_, known)| known.name == account).map(|(_, known)| known.generation)
     }
 
-    fn reload(&self) {
+    pub(super) fn reload(&self) {
         // No file but those of accounts is read for it.
         (self.reload)();
     }

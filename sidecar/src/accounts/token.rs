@@ -5,8 +5,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-use super::record::{Millis, Record, Token};
-use crate::credentials::catalogue::{Encoding, Oauth};
+use super::import::{self, Login};
+use super::record::{Millis, Record, Token, Tokens};
+use crate::credentials::catalogue::{Encoding, Kind, Oauth};
 
 /// Of an answer; no provider needs as much.
 pub const MOST: usize = 1 << 16;
@@ -139,7 +140,7 @@ fn seconds(value: &Value) -> Option<u64> {
 fn lifetime_of(token: &Token, now: Millis) -> Option<u64> {
     let claims = crate::credentials::stand_in::jwt::claims(token.expose())?;
     let issued = claims.get("iat").and_then(Value::as_f64).map(|issued| issued as u64);
-    let expires = super::import::expiry_of(token)?.0 / 1000;
+    let expires = import::expiry_of(token)?.0 / 1000;
     let lifetime = expires.checked_sub(issued.unwrap_or(now.0 / 1000))?;
     (1..=LONGEST).contains(&lifetime).then_some(lifetime)
 }
@@ -147,6 +148,40 @@ fn lifetime_of(token: &Token, now: Millis) -> Option<u64> {
 /// What a header can hold, and long enough to be told from other words.
 fn is_token(text: &str) -> bool {
     crate::credentials::SecretValue::from_bytes(text.as_bytes()).is_ok()
+}
+
+impl Answer {
+    /// A new login, and what was said beside it. Of one that could not be kept or told, why.
+    pub(super) fn login<'k>(
+        self,
+        kind: &'k Kind,
+        oauth: &Oauth,
+        now: Millis,
+    ) -> Result<(Login<'k>, Map<String, Value>), String> {
+        let Self { access, refresh, id, expires_in, scopes, said } = self;
+        let refresh = refresh.ok_or("the provider gave no refresh token, so the login cannot be kept")?;
+        if let Some(field) = undeclared(oauth, &said) {
+            return Err(format!(
+                "the provider's answer has a field `{field}` that looks like a token and is not known; the operator can add it to `harmless` of the kind in the catalogue"
+            ));
+        }
+        let lifetime = expires_in.or_else(|| lifetime_of(&access, now)).unwrap_or(UNKNOWN_LIFETIME);
+        let told = Value::Object(said);
+        let facts = answered_facts(oauth, &told, id.as_ref());
+        let identity = oauth.identity().and_then(|name| facts.get(name)?.as_str()).map(str::to_owned);
+        let login = Login {
+            kind,
+            tokens: Tokens { access, refresh, id },
+            expires: Some(Millis(now.0.saturating_add(lifetime * 1000))),
+            scopes: scopes.unwrap_or_default(),
+            facts,
+            identity,
+        };
+        match told {
+            Value::Object(said) => Ok((login, said)),
+            _ => Ok((login, Map::new())),
+        }
+    }
 }
 
 impl Record {
@@ -174,11 +209,7 @@ impl Record {
             record.scopes = scopes;
         }
         let told = Value::Object(said);
-        for (name, pointer) in &oauth.answer_facts {
-            if let Some(fact) = told.pointer(pointer).filter(|fact| fact.is_string()) {
-                record.facts.insert(name.clone(), fact.clone());
-            }
-        }
+        record.facts.extend(answered_facts(oauth, &told, None));
         record.said = match told {
             Value::Object(said) => said,
             _ => Map::new(),
@@ -195,6 +226,12 @@ impl Record {
     pub fn ended(&self, code: &str) -> Self {
         Self { generation: self.generation + 1, ended: Some(code.to_owned()), ..self.clone() }
     }
+}
+
+/// What an answer and its ID token tell of the account.
+pub(super) fn answered_facts(oauth: &Oauth, told: &Value, id: Option<&Token>) -> Map<String, Value> {
+    let claims = id.and_then(|id| crate::credentials::stand_in::jwt::claims(id.expose())).map(Value::Object);
+    import::facts(&oauth.answer_facts, told, claims.as_ref())
 }
 
 /// The first field of `said`, by its path, that looks like a token which nobody declared.

@@ -1,6 +1,8 @@
 //! Every container the sidecar knows, from `Prepare` to `Detach`. What a container may do is decided elsewhere
 //! (`decide_terms`), and serving its sockets is done elsewhere (`start`).
 
+mod logins;
+
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,6 +16,8 @@ use understudy_control::{
 use understudy_policies::Rule;
 use understudy_policies::annotation::host_and_port;
 
+use crate::accounts::login::KeepError;
+use crate::accounts::{Arming, Record};
 use crate::attach::descriptors::{Sockets, verify};
 use crate::attach::revocations::Revocations;
 use crate::container::Container;
@@ -35,6 +39,10 @@ pub type DecideRights = Box<dyn Fn(&Asked) -> Rights + Send + Sync>;
 /// Whether the operator may decide so about a container, or about all.
 pub type MayDecide = Box<dyn Fn(&Rule, &[ManagedFile]) -> Result<(), Refusal> + Send + Sync>;
 pub type ReportSecrets = Box<dyn Fn(&Holders) -> Vec<SecretStatus> + Send + Sync>;
+/// Keeps the account of that name, and gives the secrets that are declared to be it, each with whether it may be granted to
+/// the container that logged in.
+pub type KeepLogin =
+    Box<dyn Fn(&Asked, &str, &Record) -> Result<Vec<(String, bool)>, KeepError> + Send + Sync>;
 pub type Start = Box<dyn Fn(Arc<Container>, Sockets) -> std::io::Result<()> + Send + Sync>;
 
 /// What the registry is built on.
@@ -49,6 +57,9 @@ pub struct RegistryParts {
     pub may_decide: MayDecide,
     pub decisions: Arc<Decisions>,
     pub questions: Arc<Questions>,
+    /// Which containers may log in.
+    pub arming: Arc<Arming>,
+    pub keep_login: KeepLogin,
     /// PEM of the authority's certificate.
     pub authority: String,
     pub range: SyntheticRange,
@@ -154,6 +165,7 @@ impl Registry {
         if let Some(Known::Attached(attached)) = self.known().remove(id) {
             attached.container.revoke();
         }
+        self.parts.arming.forget(id);
     }
 
     /// Ends one container's connections and grants, also for its later starts.
@@ -163,6 +175,7 @@ impl Registry {
         if let Known::Attached(attached) = entry {
             attached.container.revoke();
         }
+        self.parts.arming.disarm(id);
         self.parts.revocations.add(id).map_err(|error| {
             Refusal::new(
                 format!("the connections were ended, but the revocation could not be recorded: {error}"),
@@ -284,6 +297,7 @@ impl Registry {
 
     /// Forgets what was prepared and never attached, and decisions whose time is over.
     pub fn expire(&self) {
+        self.parts.arming.expire();
         if self.parts.decisions.expire(decisions::now()) {
             self.reconsider();
         }
@@ -445,10 +459,12 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::atomic::AtomicUsize;
 
-    use understudy_control::{Placement, User};
+    use understudy_control::{ArmLogin, Placement, User};
     use understudy_policies::{Policy, PolicySet, Verdict};
 
     use super::*;
+    use crate::accounts::Token;
+    use crate::accounts::record::{StandIns, Tokens};
     use crate::attach::descriptors::tests::good as sockets;
     use crate::credentials::Grants;
     use crate::operator::Mode;
@@ -516,6 +532,11 @@ mod tests {
             }),
             decisions: Arc::clone(&decisions),
             questions: Questions::new(QuestionLimits::default(), None),
+            arming: Arc::default(),
+            keep_login: Box::new(|_, name, _| match name {
+                "taken" => Err(KeepError::Stored(name.to_owned())),
+                _ => Ok(vec![("mine".to_owned(), true), ("not-mine".to_owned(), false)]),
+            }),
             authority: "PEM".to_owned(),
             range: SyntheticRange::default(),
             own_cookie: 0,
@@ -610,6 +631,46 @@ mod tests {
         *stand.all_withdrawn.lock().unwrap() = false;
         stand.registry.reconsider();
         assert_eq!((secrets(0), secrets(1)), (vec!["a".to_owned()], vec!["a".to_owned()]));
+    }
+
+    #[test]
+    fn a_container_gets_a_login_that_it_made_once_the_operator_confirmed_it() {
+        let stand = stand();
+        let registry = &stand.registry;
+        let arm = |container: &str, account: &str, seconds| {
+            let account = Some(account.to_owned());
+            registry.arm_login(&ArmLogin { container: container.to_owned(), account, seconds })
+        };
+        registry.prepare(prepare("a", "agent")).unwrap();
+        assert!(arm("agent", "work", 60).unwrap_err().reason.contains("does not run yet"));
+        attach(registry, "a").unwrap();
+        assert!(arm("nobody", "work", 60).is_err() && arm("agent", "work", 86_401).is_err());
+        assert!(arm("agent", "../work", 60).unwrap_err().reason.contains("lower-case"));
+        assert!(registry.keep_login("agent").unwrap_err().reason.contains("not armed"));
+        arm("agent", "taken", 60).unwrap();
+        assert!(registry.keep_login("agent").unwrap_err().reason.contains("no login was made"));
+        let made = |account: &str| {
+            let token = |text: &str| Token::new(text.to_owned());
+            let tokens = Tokens { access: token("access"), refresh: token("refresh"), id: None };
+            let attempt = registry.parts.arming.begin(&"a".repeat(64).parse().unwrap()).unwrap();
+            attempt.made(account.to_owned(), Record::new("kind", tokens, StandIns::default()))
+        };
+        let mut hears = made("taken");
+        assert_eq!(registry.armed_logins()[0].made.as_ref().map(|made| made.kind.as_str()), Some("kind"));
+        assert!(registry.keep_login("agent").unwrap_err().reason.contains("not replaced"));
+        assert!(hears.try_recv().is_err());
+        registry.forget_login("agent").unwrap();
+        assert!(registry.armed_logins().is_empty());
+        arm("agent", "work", 60).unwrap();
+        let mut hears = made("work");
+        let kept = registry.keep_login("agent").unwrap();
+        assert_eq!((kept.secrets.len(), kept.granted, kept.told), (2, vec!["mine".to_owned()], true));
+        assert!(hears.try_recv().is_ok());
+        assert_eq!(registry.status().containers[0].secrets, ["a", "mine"]);
+        // A container that is gone is armed for nothing.
+        arm("agent", "work", 60).unwrap();
+        registry.detach(&"a".repeat(64).parse().unwrap());
+        assert!(registry.armed_logins().is_empty());
     }
 
     #[test]

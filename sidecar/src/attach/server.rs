@@ -70,6 +70,14 @@ fn handle(registry: &Registry, request: Request, descriptors: Vec<OwnedFd>) -> R
         Request::Decide(wanted) => {
             registry.decide(&wanted).map(|decided| decided.map_or(Reply::Done, Reply::Decided))
         }
+        Request::ArmLogin(wanted) => registry.arm_login(&wanted).map(|()| Reply::Done),
+        Request::ArmedLogins => Ok(Reply::Armed(registry.armed_logins())),
+        Request::AnswerLogin { container, keep: true } => {
+            registry.keep_login(&container).map(Reply::LoginKept)
+        }
+        Request::AnswerLogin { container, keep: false } => {
+            registry.forget_login(&container).map(|()| Reply::Done)
+        }
         Request::Withdraw { number } => registry.withdraw(number).map(Reply::Decided),
         Request::Lines { from } => Ok(Reply::Lines(registry.lines(from))),
         Request::Revoke { container } => registry.revoke(&container).map(|()| Reply::Done),

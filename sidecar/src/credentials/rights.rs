@@ -1,5 +1,6 @@
 //! What a running container may do now: decided anew whenever the configuration changes. It can lose what it was given
-//! when it started and get that back, and never gets more.
+//! when it started and get that back, and never gets more, but for an account that its own program logged in to and that the
+//! operator confirmed.
 
 use std::sync::Arc;
 
@@ -7,8 +8,10 @@ use understudy_control::{Prepare, annotation};
 use understudy_harnesses::Harnesses;
 use understudy_policies::{Policies, Policy, PolicySet};
 
+use super::declaration::Declaration;
 use super::grants::Grants;
 use super::holdings::HeldValue;
+use super::source::Source;
 use super::terms;
 use super::vault::{Secret, Vault};
 use crate::operator::Mode;
@@ -54,6 +57,19 @@ impl Asked {
         let (env, args) = Default::default();
         let prepare = Prepare { id, name, image, annotations, user, env, args, managed };
         Self { harness: harness.to_owned(), granted, prepare }
+    }
+
+    /// Secrets that are declared to be that account, each with whether the container may have it.
+    pub fn of_account(&self, vault: &Vault, account: &str) -> Vec<(String, bool)> {
+        let image = self.prepare.image.as_ref();
+        let declared = vault.declarations().filter(|declaration| match &declaration.source {
+            Source::Account(name) => name == account,
+            _ => false,
+        });
+        let may = |declaration: &Declaration| {
+            annotation::list(&self.harness).any(|harness| declaration.grant_to.includes(harness, image))
+        };
+        declared.map(|declaration| (declaration.name.clone(), may(declaration))).collect()
     }
 
     fn annotation(&self, key: &str) -> Option<&str> {

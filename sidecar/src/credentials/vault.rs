@@ -249,7 +249,7 @@ impl Vault {
         self.key.as_ref().is_some_and(|key| stand_in::mark::is_in(key, text))
     }
 
-    pub(super) fn key(&self) -> Option<&InstallationKey> {
+    pub(crate) fn key(&self) -> Option<&InstallationKey> {
         self.key.as_ref()
     }
 

@@ -1,5 +1,6 @@
 //! Requests of containers to the token endpoints of accounts: answered here, whatever policy says of the host, since nothing
-//! of them leaves. What is no refresh of an account that the container was granted is refused.
+//! of them leaves but a login that the operator armed the container for. What else is no refresh of an account that the
+//! container was granted is refused.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::held_body;
 use super::page::Page;
 use super::record::Exchange;
 use super::request::{Head, Target, target, written};
-use crate::accounts::broker::{self, Asked, Reply};
+use crate::accounts::broker::{self, Asked, Grant, Reply};
 use crate::accounts::{Account, Keeper, Millis};
 use crate::audit::Decision;
 use crate::credentials::Vault;
@@ -29,9 +30,11 @@ impl Engine {
     ) -> Result<std::result::Result<bool, Page>> {
         let Some(keeper) = &self.accounts else { return Ok(Ok(false)) };
         let vault = self.vault.current();
-        let Some(target) = token_endpoint_of(&vault, session, exchange) else { return Ok(Ok(false)) };
         let Some(accepted) = &exchange.accepted else { return Ok(Err(exchange.refuse(Reason::Internal))) };
         let container = Arc::clone(&accepted.downstream.container);
+        let armed = keeper.arming().concerns(&container.id);
+        let target = token_endpoint_of(&vault, session, exchange, armed);
+        let Some(target) = target else { return Ok(Ok(false)) };
         exchange.entry(|entry| entry.host = Some(target.host.to_string()));
         let Ok(_permit) = Arc::clone(&container.held_bodies).acquire_owned().await else {
             return Ok(Err(exchange.refuse(Reason::Internal)));
@@ -68,11 +71,31 @@ impl Engine {
             answer(session, &reply, None).await?;
             return Ok(Ok(true));
         }
+        if let Asked::Login(grant) = &asked
+            && let Ok(attempt) = keeper.arming().begin(&container.id)
+        {
+            let path = target.path.path();
+            let kinds = vault.catalogue().token_endpoints(&target.host, path);
+            let kinds: Vec<_> = kinds.map(|(kind, _)| Arc::clone(kind)).collect();
+            let (reply, account) = keeper.log_in(attempt, &kinds, grant, &body).await;
+            if container.is_revoked() {
+                return Ok(Err(exchange.refuse(Reason::Revoked)));
+            }
+            let reason = account.is_none().then_some(Reason::CredentialMinting);
+            let rule = format!("login that the operator armed ({})", grant.name);
+            exchange.entry(|entry| {
+                entry.decision = Decision::Allowed;
+                entry.rule = Some(rule);
+                entry.secrets = account.into_iter().collect();
+            });
+            answer(session, &reply, reason.filter(|_| reply.status == 403)).await?;
+            return Ok(Ok(true));
+        }
         // Where policy refuses it anyway, that is what is told.
         if let Err(page) = self.judge(session, exchange).await {
             return Ok(Err(page));
         }
-        let (reason, reply) = refusal(&asked);
+        let (reason, reply) = refusal(&asked, container.label());
         let named = match asked {
             Asked::NotGranted(name) => vec![name],
             _ => Vec::new(),
@@ -85,15 +108,17 @@ impl Engine {
 }
 
 /// Whether it is for a token endpoint that matters here: of an account that is declared, or of a provider at whose hosts a
-/// secret is bound.
-fn token_endpoint_of(vault: &Vault, session: &Session, exchange: &Exchange) -> Option<Target> {
+/// secret is bound; any that is known, if the container was armed for a login.
+fn token_endpoint_of(vault: &Vault, session: &Session, exchange: &Exchange, armed: bool) -> Option<Target> {
     let downstream = &exchange.accepted.as_ref()?.downstream;
     let request = session.req_header();
     let uri = written(request)?;
     let head =
         Head { method: &request.method, uri: &uri, version: request.version, headers: &request.headers };
     let target = target(&downstream.identity, downstream.wire, downstream.port, head).ok()?;
-    let concerned = vault.is_token_endpoint(&target.host, target.path.path());
+    let path = target.path.path();
+    let known = armed && vault.catalogue().token_endpoints(&target.host, path).next().is_some();
+    let concerned = known || vault.is_token_endpoint(&target.host, path);
     concerned.then_some(target)
 }
 
@@ -123,8 +148,10 @@ fn account(vault: &Vault, name: &str) -> Option<Arc<Account>> {
     vault.secret(name)?.account().cloned()
 }
 
-fn refusal(asked: &Asked) -> (Reason, Reply) {
-    let login = "a login inside a container is not taken over: log in on the host and run: understudy login import FORMAT < FILE";
+fn refusal(asked: &Asked, container: &str) -> (Reason, Reply) {
+    let login = format!(
+        "a login inside a container is taken over only while the operator lets it: understudy login arm {container}; or log in on the host and run: understudy login import FORMAT < FILE"
+    );
     match asked {
         Asked::Malformed => (Reason::Malformed, broker::malformed()),
         Asked::NotGranted(name) => {
@@ -137,10 +164,10 @@ fn refusal(asked: &Asked) -> (Reason, Reply) {
             let told = format!("the refresh token is none of an account that the sidecar keeps; {login}");
             (Reason::ForeignCredential, broker::refused(&told))
         }
-        Asked::Other(Some(grant)) => {
+        Asked::Login(Grant { name: grant, .. }) | Asked::Other(Some(grant)) => {
             (Reason::CredentialMinting, broker::refused(&format!("grant `{grant}` is refused: {login}")))
         }
-        Asked::Other(None) | Asked::Renew(_) => (Reason::CredentialMinting, broker::refused(login)),
+        Asked::Other(None) | Asked::Renew(_) => (Reason::CredentialMinting, broker::refused(&login)),
     }
 }
 

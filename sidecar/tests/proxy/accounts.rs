@@ -15,8 +15,13 @@ use crate::world::{Account, Options, World};
 const LONG: Duration = Duration::from_secs(3600);
 
 async fn world(scheme: Scheme, lifetime: Duration) -> World {
-    let account =
-        Account { scheme, lifetime, expires: Millis(Millis::now().0 + 3_600_000), proactive: false };
+    let account = Account {
+        scheme,
+        lifetime,
+        expires: Millis(Millis::now().0 + 3_600_000),
+        proactive: false,
+        imported: true,
+    };
     World::with(Options { account: Some(account), ..Options::default() }).await
 }
 
@@ -195,7 +200,7 @@ async fn every_other_grant_is_refused_with_what_to_do_and_never_reaches_the_prov
     let code = json!({"grant_type": "authorization_code", "code": "x"}).to_string();
     let device = "grant_type=urn:ietf:params:oauth:grant-type:device_code&device_code=x".to_owned();
     for (content_type, body, reason, said) in [
-        ("application/json", code, "credential-minting", "understudy login import"),
+        ("application/json", code, "credential-minting", "understudy login arm agent-a"),
         ("application/x-www-form-urlencoded", device, "credential-minting", "device_code` is refused"),
         ("application/json", refresh("rt_attackers-own-refresh-token"), "foreign-credential", "login import"),
         ("application/json", refresh(&known.access), "foreign-credential", "none of an account"),
@@ -345,29 +350,80 @@ async fn an_answer_that_repeats_a_token_beside_its_fields_is_kept_from_container
 }
 
 #[tokio::test]
+async fn an_answer_that_is_lost_costs_no_login_where_the_provider_takes_the_old_token_once_more() {
+    for (grace, lost, expected, status) in [
+        (LONG, 1, Some(1), 200),
+        // The second one is lost, too: after a pause.
+        (LONG, 2, None, 503),
+        (Duration::ZERO, 1, None, 401),
+    ] {
+        let world = world(Scheme::ChatGpt, LONG).await;
+        let accounts = &world.upstream.seen.accounts;
+        accounts.allow_reuse_for(grace);
+        accounts.lose(lost);
+        world.change(|record| record.expires = Some(Millis::now()));
+        let known = stand_ins(&world);
+        let mut client = Client::new(&world, H1).await;
+        let (head, told) = ask(&mut client, "application/json", refresh(&known.refresh)).await;
+        assert_eq!(head.status.as_u16(), status, "{grace:?} {lost}: {told}");
+        assert_eq!(world.upstream.requests_for("/oauth/token"), 2);
+        if let Some(reuses) = expected {
+            assert_eq!(
+                (accounts.login("work").revoked, told["access_token"].clone()),
+                (false, json!(known.access))
+            );
+            assert_eq!(generation(&world), 2 + reuses);
+        }
+        match status {
+            503 => {
+                tokio::time::sleep(Duration::from_millis(1100)).await;
+                let (head, _) = ask(&mut client, "application/json", refresh(&known.refresh)).await;
+                assert_eq!(head.status, 200);
+            }
+            401 => {
+                assert_eq!(
+                    world.store().read("work").unwrap().ended.as_deref(),
+                    Some("refresh_token_reused")
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
 async fn eight_containers_with_one_account_never_renew_it_twice() {
-    crowd(8, Duration::from_secs(24), Duration::from_secs(3)).await;
+    crowd(Scheme::ChatGpt, Duration::from_secs(24), Duration::from_secs(3)).await;
 }
 
 #[tokio::test]
 #[ignore = "five minutes: `make test-all`"]
-async fn eight_containers_share_one_account_for_five_minutes() {
-    crowd(8, Duration::from_secs(300), Duration::from_secs(4)).await;
+async fn eight_containers_share_one_codex_account_for_five_minutes() {
+    crowd(Scheme::ChatGpt, Duration::from_secs(300), Duration::from_secs(4)).await;
 }
 
+#[tokio::test]
+#[ignore = "five minutes: `make test-all`"]
+async fn eight_containers_share_one_claude_account_for_five_minutes() {
+    crowd(Scheme::Claude, Duration::from_secs(300), Duration::from_secs(4)).await;
+}
+
+const CONTAINERS: usize = 8;
+
 /// Containers that call all the time, and whose programs ask for tokens now and then, at tokens that live shortly.
-async fn crowd(containers: usize, time: Duration, lifetime: Duration) {
+async fn crowd(scheme: Scheme, time: Duration, lifetime: Duration) {
     let account = Account {
-        scheme: Scheme::ChatGpt,
+        scheme,
         lifetime,
         expires: Millis(Millis::now().0 + 1000),
         proactive: true,
+        imported: true,
     };
     let world = Arc::new(World::with(Options { account: Some(account), ..Options::default() }).await);
     let known = stand_ins(&world);
     let end = Instant::now() + time;
     let mut running = Vec::new();
-    for number in 0..containers {
+    for number in 0..CONTAINERS {
         let listener: SocketAddr =
             world.container_named(char::from(b'0' + u8::try_from(number).unwrap())).await;
         let (world, known) = (Arc::clone(&world), known.clone());
@@ -413,10 +469,10 @@ async fn crowd(containers: usize, time: Duration, lifetime: Duration) {
     );
     let generation = world.store().read("work").unwrap().generation;
     assert_eq!(generation, login.number + 1);
-    assert!(calls > u32::try_from(containers).unwrap() * 5, "{calls}");
+    assert!(calls > u32::try_from(CONTAINERS).unwrap() * 5, "{calls}");
     let text = world.audit_text();
     for number in 0..=login.number {
-        assert!(!text.contains(&tokens(Scheme::ChatGpt, "work", number, LONG).refresh));
+        assert!(!text.contains(&tokens(scheme, "work", number, LONG).refresh));
     }
 }
 

@@ -169,13 +169,19 @@ async fn serve(
     Ok(())
 }
 
-async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<AnyBody>, hyper::Error> {
+async fn answer(
+    request: Request<Incoming>,
+    seen: Arc<Seen>,
+) -> Result<Response<AnyBody>, Box<dyn std::error::Error + Send + Sync>> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
     seen.requests.lock().unwrap().push(parts.clone());
     let response = match path.as_str() {
         "/oauth/token" => {
             let (status, body) = seen.accounts.token(&body.collect().await?.to_bytes());
+            if seen.accounts.is_lost() {
+                return Err("the answer is lost".into());
+            }
             // As long as another request would need to come in between.
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             with_status(status, body)

@@ -106,6 +106,8 @@ pub(crate) struct Account {
     pub(crate) expires: Millis,
     /// Whether it is renewed ahead of expiry.
     pub(crate) proactive: bool,
+    /// Whether it is stored already.
+    pub(crate) imported: bool,
 }
 
 pub(crate) struct Options {
@@ -188,7 +190,9 @@ impl World {
         let vault = match options.account {
             None => Current::from(vault(options.value, &declared(options.provider))),
             Some(account) => {
-                first = Some(import(directory.path(), account.scheme, "work", account.expires));
+                first = account
+                    .imported
+                    .then(|| import(directory.path(), account.scheme, "work", account.expires));
                 Current::from(account_vault(directory.path(), upstream.port(), None))
             }
         };
@@ -240,6 +244,12 @@ impl World {
 
     pub(crate) fn keeper(&self) -> &Arc<Keeper> {
         self.keeper.as_ref().unwrap()
+    }
+
+    /// All that is in the directory of accounts.
+    pub(crate) fn stored_bytes(&self) -> Vec<u8> {
+        let files = std::fs::read_dir(self.store().directory()).into_iter().flatten();
+        files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
     }
 
     pub(crate) fn store(&self) -> Store {
@@ -380,7 +390,9 @@ fn catalogue(port: u16) -> Catalogue {
         encoding = "json"
         client-id = "acme"
         ended = ["refresh_token_reused", "refresh_token_invalidated"]
-        answer-facts = {{ email = "/account/email_address" }}
+        [kind.oauth.answer-facts]
+        email = "/account/email_address"
+        account-id = "id:/https:~1~1api.openai.com~1auth/chatgpt_account_id"
         [[kind.oauth.login-file]]
         name = "acme"
         what = "its file"
@@ -413,7 +425,9 @@ fn account_vault(root: &Path, port: u16, before: Option<&Vault>) -> Vault {
 fn grants_of(vault: &Vault) -> Grants {
     let harnesses = Harnesses::load(None);
     let generic = harnesses.harness("generic").unwrap();
-    grants::choose(vault, generic, None, Some("provider")).unwrap().grants()
+    // One that was not logged in to yet cannot be granted.
+    let asked = vault.secret("provider").map_or("", |_| "provider");
+    grants::choose(vault, generic, None, Some(asked)).unwrap().grants()
 }
 
 fn container(digit: char, port: u16, rules: &str, vault: &Vault) -> Arc<Container> {

@@ -53,10 +53,17 @@ fn what_is_asked_is_read_from_forms_and_json_and_every_other_grant_is_told_apart
     let (vault, grants) = (Vault::default(), Grants::default());
     let asked = |content_type: &str, body: &str| Asked::read(&vault, &grants, content_type, body.as_bytes());
     let form = "application/x-www-form-urlencoded; charset=utf-8";
+    let login = |name: &str, client_id: Option<&str>, encoding| {
+        Asked::Login(Grant { name: name.to_owned(), client_id: client_id.map(str::to_owned), encoding })
+    };
+    const DEVICE: &str =
+        r#"{"grant_type":"urn:ietf:params:oauth:grant-type:device_code","device_code":"x","client_id":"a"}"#;
     for (content_type, body, expected) in [
         (form, "grant_type=refresh_token&refresh_token=x", Asked::Foreign),
         (form, "grant_type=refresh_token&refresh_token=x&refresh_token=y", Asked::Malformed),
-        (form, "grant_type=authorization%5Fcode&code=x", Asked::Other(Some("authorization_code".to_owned()))),
+        (form, "grant_type=authorization%5Fcode&code=x", login("authorization_code", None, Encoding::Form)),
+        ("", DEVICE, login("urn:ietf:params:oauth:grant-type:device_code", Some("a"), Encoding::Json)),
+        ("", r#"{"grant_type":"client_credentials"}"#, Asked::Other(Some("client_credentials".to_owned()))),
         (form, "code=x", Asked::Other(None)),
         ("application/json", r#"{"grant_type":"refresh_token","refresh_token":"x"}"#, Asked::Foreign),
         ("", r#"{"grant_type":"refresh_token"}"#, Asked::Other(Some("refresh_token".to_owned()))),

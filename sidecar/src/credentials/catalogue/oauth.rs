@@ -20,7 +20,7 @@ pub struct Oauth {
     pub ended: Vec<String>,
     /// Fields of an answer that look like tokens and are none.
     pub harmless: Vec<String>,
-    /// What an answer tells of the account: facts by name, as those of a login file.
+    /// What an answer tells of the account: facts by name, as those of a login file; `id:/claim` is of its ID token.
     pub answer_facts: BTreeMap<String, String>,
     /// Never empty.
     pub login_files: Vec<LoginFile>,
@@ -90,6 +90,18 @@ impl TokenEndpoint {
     }
 }
 
+impl Oauth {
+    /// The fact that tells one account from another: all login files call it the same.
+    pub fn identity(&self) -> Option<&str> {
+        self.login_files.iter().find_map(|file| file.identity.as_deref())
+    }
+
+    /// What an account is called of which nobody said otherwise.
+    pub fn usual_name(&self) -> Option<&str> {
+        self.login_files.first().map(|file| file.name.as_str())
+    }
+}
+
 impl TokenEndpoint {
     /// As `Host` says it.
     pub fn authority(&self) -> String {
@@ -126,7 +138,9 @@ impl RawOauth {
                 ));
             }
         }
-        if let Some(wrong) = self.answer_facts.values().find(|pointer| !pointer.starts_with('/')) {
+        let of_answer =
+            self.answer_facts.values().map(|pointer| pointer.strip_prefix("id:").unwrap_or(pointer));
+        if let Some(wrong) = of_answer.into_iter().find(|pointer| !pointer.starts_with('/')) {
             return Err(format!("`oauth`: `answer-facts`: `{wrong}` is no JSON pointer"));
         }
         Ok(Oauth {

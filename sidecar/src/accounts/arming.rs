@@ -1,0 +1,304 @@
+//! Logins that an operator lets containers make: one each, for a time. Nothing of a login is on disk or in force before the
+//! operator has seen whose it is and said yes. Pure, but for the lock.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use understudy_control::ContainerId;
+
+use super::record::Record;
+
+/// What the operator has at the least to look at an account.
+const TO_CONFIRM: Duration = Duration::from_secs(120);
+
+#[derive(Default)]
+pub struct Arming {
+    armed: Mutex<HashMap<ContainerId, Armed>>,
+    /// Those that were armed once: a login that comes too late must not go its own way.
+    ever: Mutex<HashSet<ContainerId>>,
+}
+
+struct Armed {
+    /// What the account is to be called; None: as its format.
+    account: Option<String>,
+    until: Instant,
+    state: State,
+    /// Why the last attempt came to nothing.
+    failed: Option<String>,
+}
+
+enum State {
+    /// Nobody has logged in yet.
+    Ready,
+    /// A request is at the provider.
+    Asking,
+    /// The operator has to say.
+    Made(Box<Made>),
+}
+
+/// A login that was made, with the one who waits for what becomes of it.
+pub struct Made {
+    pub account: String,
+    pub record: Record,
+    told: oneshot::Sender<()>,
+}
+
+/// The one login of a container that is armed. If it comes to nothing, another may be tried.
+pub struct Attempt {
+    arming: Arc<Arming>,
+    container: ContainerId,
+    account: Option<String>,
+    why: Option<String>,
+}
+
+/// What is to be seen of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    pub account: Option<String>,
+    pub left: Duration,
+    /// The name of the account, its kind, and whose it is.
+    pub made: Option<(String, String, Option<String>)>,
+    pub failed: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ArmingError {
+    #[error("it is not armed for a login, or no longer")]
+    NotArmed,
+    #[error("a login of it is under way already")]
+    UnderWay,
+    #[error("no login was made in it yet")]
+    NotMade,
+}
+
+impl Arming {
+    /// Lets a container log in until then. What it was armed for before is forgotten, unless a login is under way.
+    pub fn arm(
+        &self,
+        container: &ContainerId,
+        account: Option<String>,
+        until: Instant,
+    ) -> Result<(), ArmingError> {
+        let mut armed = self.lock(Instant::now());
+        match armed.get(container).map(|armed| &armed.state) {
+            Some(State::Asking | State::Made(_)) => return Err(ArmingError::UnderWay),
+            Some(State::Ready) | None => {}
+        }
+        let new = Armed { account, until, state: State::Ready, failed: None };
+        armed.insert(container.clone(), new);
+        self.ever().insert(container.clone());
+        Ok(())
+    }
+
+    /// Whether its logins are looked at, also when the time for one is over.
+    pub fn concerns(&self, container: &ContainerId) -> bool {
+        self.ever().contains(container)
+    }
+
+    /// The container is gone.
+    pub fn forget(&self, container: &ContainerId) {
+        self.disarm(container);
+        self.ever().remove(container);
+    }
+
+    /// A login that is not confirmed yet is lost.
+    pub fn disarm(&self, container: &ContainerId) {
+        self.lock(Instant::now()).remove(container);
+    }
+
+    /// For a request of the container that would log in.
+    pub fn begin(self: &Arc<Self>, container: &ContainerId) -> Result<Attempt, ArmingError> {
+        let mut armed = self.lock(Instant::now());
+        let found = armed.get_mut(container).ok_or(ArmingError::NotArmed)?;
+        if !matches!(found.state, State::Ready) {
+            return Err(ArmingError::UnderWay);
+        }
+        found.state = State::Asking;
+        let (arming, container) = (Arc::clone(self), container.clone());
+        Ok(Attempt { arming, container, account: found.account.clone(), why: None })
+    }
+
+    /// The login that the operator says yes to, taken out; [`Arming::put_back`] if it cannot be kept.
+    pub fn take(&self, container: &ContainerId) -> Result<Made, ArmingError> {
+        let mut armed = self.lock(Instant::now());
+        let found = armed.remove(container).ok_or(ArmingError::NotArmed)?;
+        match found.state {
+            State::Made(made) => Ok(*made),
+            State::Ready | State::Asking => {
+                armed.insert(container.clone(), found);
+                Err(ArmingError::NotMade)
+            }
+        }
+    }
+
+    pub fn put_back(&self, container: &ContainerId, made: Made, failed: String) {
+        let (account, until) = (Some(made.account.clone()), Instant::now() + TO_CONFIRM);
+        let state = State::Made(Box::new(made));
+        let armed = Armed { account, until, state, failed: Some(failed) };
+        self.lock(Instant::now()).insert(container.clone(), armed);
+    }
+
+    /// Forgets what nobody confirmed in time.
+    pub fn expire(&self) {
+        drop(self.lock(Instant::now()));
+    }
+
+    pub fn list(&self) -> Vec<(ContainerId, Shown)> {
+        let now = Instant::now();
+        let armed = self.lock(now);
+        let shown = armed.iter().map(|(container, armed)| {
+            let made = match &armed.state {
+                State::Made(made) => Some(made.shown()),
+                State::Ready | State::Asking => None,
+            };
+            let left = armed.until.saturating_duration_since(now);
+            let (account, failed) = (armed.account.clone(), armed.failed.clone());
+            (container.clone(), Shown { account, left, made, failed })
+        });
+        shown.collect()
+    }
+
+    /// Without those whose time is over: whoever waits for one hears that nothing comes.
+    fn lock(&self, now: Instant) -> MutexGuard<'_, HashMap<ContainerId, Armed>> {
+        let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
+        armed.retain(|_, armed| now < armed.until);
+        armed
+    }
+
+    fn ever(&self) -> MutexGuard<'_, HashSet<ContainerId>> {
+        self.ever.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Made {
+    fn shown(&self) -> (String, String, Option<String>) {
+        let whose = super::import::whose(&self.record.facts).map(str::to_owned);
+        (self.account.clone(), self.record.kind.clone(), whose)
+    }
+
+    /// Whether the program that logged in still waits for it.
+    pub fn tell(self) -> bool {
+        self.told.send(()).is_ok()
+    }
+}
+
+impl Attempt {
+    /// What the account is to be called, if the operator said so.
+    pub fn account(&self) -> Option<&str> {
+        self.account.as_deref()
+    }
+
+    pub fn failed(&mut self, why: String) {
+        self.why = Some(why);
+    }
+
+    /// For the operator to decide on. What comes says yes; if nothing comes, it was no, or too late.
+    pub fn made(self, account: String, record: Record) -> oneshot::Receiver<()> {
+        let (told, hears) = oneshot::channel();
+        let now = Instant::now();
+        if let Some(armed) = self.arming.lock(now).get_mut(&self.container) {
+            armed.until = armed.until.max(now + TO_CONFIRM);
+            armed.state = State::Made(Box::new(Made { account, record, told }));
+        }
+        hears
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let mut all = self.arming.lock(Instant::now());
+        let Some(armed) = all.get_mut(&self.container) else { return };
+        if matches!(armed.state, State::Asking) {
+            (armed.state, armed.failed) = (State::Ready, self.why.take());
+        }
+    }
+}
+
+impl std::fmt::Debug for Arming {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Arming(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{StandIns, Token, Tokens};
+    use super::*;
+
+    fn id(digit: &str) -> ContainerId {
+        digit.repeat(64).parse().unwrap()
+    }
+
+    fn record() -> Record {
+        let token = |text: &str| Token::new(text.to_owned());
+        let tokens = Tokens { access: token("the-access"), refresh: token("the-refresh"), id: None };
+        Record::new("chatgpt-account", tokens, StandIns::default())
+    }
+
+    fn armed(time: Duration) -> Arc<Arming> {
+        let arming = Arc::new(Arming::default());
+        arming.arm(&id("a"), Some("work".to_owned()), Instant::now() + time).unwrap();
+        arming
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn only_the_container_that_is_armed_may_and_one_at_a_time() {
+        let arming = armed(HOUR);
+        assert_eq!(arming.begin(&id("b")).err(), Some(ArmingError::NotArmed));
+        assert!(arming.concerns(&id("a")) && !arming.concerns(&id("b")));
+        let mut first = arming.begin(&id("a")).unwrap();
+        assert_eq!(first.account(), Some("work"));
+        assert_eq!(arming.begin(&id("a")).err(), Some(ArmingError::UnderWay));
+        assert_eq!(arming.arm(&id("a"), None, Instant::now() + HOUR), Err(ArmingError::UnderWay));
+        first.failed("authorization_pending".to_owned());
+        drop(first);
+        assert_eq!(arming.list()[0].1.failed.as_deref(), Some("authorization_pending"));
+        // Another try.
+        assert!(arming.begin(&id("a")).is_ok());
+    }
+
+    #[test]
+    fn what_is_made_waits_for_a_yes_and_is_given_once() {
+        let arming = armed(HOUR);
+        assert_eq!(arming.take(&id("a")).err(), Some(ArmingError::NotMade));
+        let mut hears = arming.begin(&id("a")).unwrap().made("work".to_owned(), record());
+        assert_eq!(arming.begin(&id("a")).err(), Some(ArmingError::UnderWay));
+        assert!(hears.try_recv().is_err());
+        let made = arming.take(&id("a")).unwrap();
+        arming.put_back(&id("a"), made, "the disk is full".to_owned());
+        assert!(arming.take(&id("a")).unwrap().tell() && hears.try_recv().is_ok());
+        assert_eq!(arming.take(&id("a")).err(), Some(ArmingError::NotArmed));
+        assert_eq!(arming.begin(&id("a")).err(), Some(ArmingError::NotArmed));
+    }
+
+    #[test]
+    fn a_no_and_the_end_of_the_time_are_heard() {
+        let arming = armed(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(arming.begin(&id("a")).err(), Some(ArmingError::NotArmed));
+        assert!(arming.concerns(&id("a")));
+        arming.forget(&id("a"));
+        assert!(!arming.concerns(&id("a")));
+        let arming = armed(HOUR);
+        let mut hears = arming.begin(&id("a")).unwrap().made("work".to_owned(), record());
+        arming.disarm(&id("a"));
+        assert_eq!(hears.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+        // Disarmed while the provider was asked: what comes then is nobody's.
+        let arming = armed(HOUR);
+        let attempt = arming.begin(&id("a")).unwrap();
+        arming.disarm(&id("a"));
+        let mut hears = attempt.made("work".to_owned(), record());
+        assert_eq!(hears.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+    }
+
+    #[test]
+    fn the_operator_has_time_to_look_however_late_it_came() {
+        let arming = armed(Duration::from_secs(1));
+        let _hears = arming.begin(&id("a")).unwrap().made("work".to_owned(), record());
+        assert!(arming.list()[0].1.left > Duration::from_secs(100));
+    }
+}

@@ -1,0 +1,108 @@
+//! Logins inside of containers: who may, and what the operator says to one that was made.
+
+use std::time::{Duration, Instant};
+
+use understudy_control::{ArmLogin, ArmedStatus, ContainerId, LoginKept, LoginMade, Refusal};
+
+use super::{Known, Registry, find};
+use crate::accounts::arming::{ArmingError, Shown};
+use crate::accounts::{import, store};
+use crate::credentials::Grants;
+
+/// A day: longer is no login that somebody is about to make.
+const LONGEST: u64 = 86_400;
+
+impl Registry {
+    pub fn arm_login(&self, wanted: &ArmLogin) -> Result<(), Refusal> {
+        if wanted.seconds > LONGEST {
+            let remedy = "name a shorter time, as --for 10m";
+            return Err(Refusal::new("a container can be armed for a day at the most", remedy));
+        }
+        if let Some(name) = &wanted.account {
+            store::valid(name)
+                .map_err(|error| Refusal::new(error.to_string(), "name another one with --as"))?;
+        }
+        let id = self.attached(&wanted.container)?;
+        let until = Instant::now() + Duration::from_secs(wanted.seconds);
+        self.parts.arming.arm(&id, wanted.account.clone(), until).map_err(refused)
+    }
+
+    pub fn armed_logins(&self) -> Vec<ArmedStatus> {
+        let known = self.known();
+        let status = |(id, shown): (ContainerId, Shown)| {
+            let label = known.get(&id).and_then(Known::name).unwrap_or(id.short()).to_owned();
+            let made = shown.made.map(|(account, kind, whose)| LoginMade { account, kind, whose });
+            let (account, left, failed) = (shown.account, shown.left.as_secs(), shown.failed);
+            ArmedStatus { container: label, container_id: id, account, left, made, failed }
+        };
+        let mut armed: Vec<_> = self.parts.arming.list().into_iter().map(status).collect();
+        armed.sort_by(|a, b| (&a.container, &a.container_id).cmp(&(&b.container, &b.container_id)));
+        armed
+    }
+
+    /// Stores the login that was made, lets the container have it where its secret says so, and tells the program.
+    pub fn keep_login(&self, wanted: &str) -> Result<LoginKept, Refusal> {
+        let id = self.attached(wanted)?;
+        let asked = match self.known().get(&id) {
+            Some(Known::Attached(attached)) => attached.asked.clone(),
+            _ => return Err(refused(ArmingError::NotArmed)),
+        };
+        let made = self.parts.arming.take(&id).map_err(refused)?;
+        let secrets = match (self.parts.keep_login)(&asked, &made.account, &made.record) {
+            Ok(secrets) => secrets,
+            Err(error) => {
+                let told = error.to_string();
+                self.parts.arming.put_back(&id, made, told.clone());
+                let remedy = "mend that and confirm it again, or: understudy login decline CONTAINER";
+                return Err(Refusal::new(told, remedy));
+            }
+        };
+        let may: Vec<String> = secrets.iter().filter(|(_, may)| *may).map(|(name, _)| name.clone()).collect();
+        let granted = self.grant(&id, may);
+        let login = LoginMade {
+            account: made.account.clone(),
+            kind: made.record.kind.clone(),
+            whose: import::whose(&made.record.facts).map(str::to_owned),
+        };
+        let secrets = secrets.into_iter().map(|(name, _)| name).collect();
+        // What it is answered is worth something by now.
+        let told = made.tell();
+        Ok(LoginKept { login, secrets, granted, told })
+    }
+
+    pub fn forget_login(&self, wanted: &str) -> Result<(), Refusal> {
+        let id = find(&self.known(), wanted).map(|(id, _)| id.clone())?;
+        self.parts.arming.disarm(&id);
+        Ok(())
+    }
+
+    /// More than it was started with, as the operator confirmed it.
+    fn grant(&self, id: &ContainerId, names: Vec<String>) -> Vec<String> {
+        let mut known = self.known();
+        let Some(Known::Attached(attached)) = known.get_mut(id) else { return Vec::new() };
+        let all: Grants = attached.asked.granted.names().into_iter().chain(names.clone()).collect();
+        attached.asked.granted = all;
+        attached.container.set_rights((self.parts.decide_rights)(&attached.asked));
+        let rights = attached.container.rights();
+        names.into_iter().filter(|name| rights.grants.contains(name)).collect()
+    }
+
+    fn attached(&self, wanted: &str) -> Result<ContainerId, Refusal> {
+        let known = self.known();
+        let (id, entry) = find(&known, wanted)?;
+        match entry {
+            Known::Attached(_) if !self.parts.revocations.contains(id) => Ok(id.clone()),
+            Known::Attached(_) => Err(Refusal::new("this container was revoked", "create a new one")),
+            Known::Prepared { .. } => Err(Refusal::new("this container does not run yet", "start it first")),
+        }
+    }
+}
+
+fn refused(error: ArmingError) -> Refusal {
+    let remedy = match error {
+        ArmingError::NotArmed => "arm it with: understudy login arm CONTAINER, then log in inside",
+        ArmingError::UnderWay => "see it with: understudy login armed; then confirm or decline it",
+        ArmingError::NotMade => "log in inside of the container first; see: understudy login armed",
+    };
+    Refusal::new(error.to_string(), remedy)
+}

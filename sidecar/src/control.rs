@@ -1,0 +1,21 @@
+//! How the operator's commands reach the sidecar that runs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use understudy_control::{Client, ControlDirectory, Reply, Request};
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct Control {
+    /// The directory of the control socket
+    #[arg(long, value_name = "DIR", default_value = "/run/understudy/control")]
+    control: PathBuf,
+}
+
+impl Control {
+    pub fn call(&self, request: Request) -> Result<Reply> {
+        let client = Client::new(ControlDirectory::new(&self.control), Duration::from_secs(5));
+        Ok(client.call(request, &[])?)
+    }
+}
