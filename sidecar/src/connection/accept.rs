@@ -19,8 +19,7 @@ use super::identity::{Standing, of_plain, of_tls};
 use super::line::{Fault, Line};
 use super::raw;
 use super::refusal;
-use super::relay::Passed;
-use super::splice::{self, By, Splice, forbidden};
+use super::splice::{self, By, Splice};
 use super::ssh::{self, Ssh};
 use crate::container::{Container, OpenConnection};
 use crate::dns::Origin;
@@ -98,22 +97,13 @@ async fn converse(
     line: &mut Line,
     worker: usize,
 ) -> Result<(), Fault> {
-    // Boxed: what it takes to get there is large, and would stay for the connection's life.
+    // Boxed: what it takes to get there is large, and would stay for the connection's life. What passes no requests is
+    // large, too.
     let established = Box::pin(establish(stream, container, gateway, line, worker)).await?;
     let (stream, http2, downstream) = match established {
         Established::Requests { stream, http2, downstream } => (stream, http2, downstream),
-        Established::Ssh(ssh) => return ssh.serve(container, gateway, line).await,
-        Established::Splice(splice) => {
-            let (passed, permit) = (Arc::new(Passed::default()), splice.permit.clone());
-            let (by, connected) = (splice.by, || line.passes(&permit, &passed));
-            return tokio::select! {
-                result = splice.pass(gateway, &passed, connected) => result,
-                () = forbidden(gateway, container, &permit, by) => {
-                    let detail = "the configuration was changed, and does not let it through any more";
-                    Err(Fault::new(Reason::HostNotAllowed, detail))
-                }
-            };
-        }
+        Established::Ssh(ssh) => return Box::pin(ssh.serve(container, gateway, line)).await,
+        Established::Splice(splice) => return Box::pin(splice.serve(container, gateway, line)).await,
     };
     gateway.converse(stream, &downstream).await;
     if downstream.requests() > 0 {
@@ -405,4 +395,18 @@ fn handshake_fault(error: &io::Error, hello: &Hello) -> Fault {
         None => format!("TLS handshake: {error}"),
     };
     Fault::new(Reason::HandshakeFailed, &detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each open connection has one of these for as long as it lives.
+    #[test]
+    fn the_task_of_a_connection_is_small() {
+        fn size<A, B, C, D, E, F>(_: impl Fn(A, B, C, D, E) -> F) -> usize {
+            size_of::<F>()
+        }
+        assert!(size(connection) <= 1536, "{}", size(connection));
+    }
 }

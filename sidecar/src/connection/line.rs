@@ -1,4 +1,4 @@
-//! What is said of a connection once it is over: one audit line, with the reason if it did not become requests.
+//! The one audit line of a connection that never became requests, and why it did not.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -3,11 +3,14 @@
 
 pub mod mutations;
 
+use std::cell::LazyCell;
+use std::ops::Deref;
+
 use http::Method;
-use understudy_policies::Readings;
+use understudy_policies::{Readings, RequestPath};
 
 use super::catalogue::endpoint::methods;
-use super::catalogue::{Creates, Endpoint};
+use super::catalogue::{Creates, Endpoint, Minted};
 use super::declaration::Declaration;
 use super::examine::{CredentialDenial, RequestHead, Swaps};
 use super::grants::Grants;
@@ -23,13 +26,14 @@ pub(super) fn check(
 ) -> Result<(), CredentialDenial> {
     let Some(switches) = Switches::of(vault, grants, head, swaps) else { return Ok(()) };
     let methods = methods(head.method, head.headers);
-    let readings = Readings::of(head.uri.path());
+    // Of the path of a host that has such an endpoint.
+    let readings = LazyCell::new(|| Readings::of(head.uri.path()));
     let meant = |endpoint: &&Endpoint| {
         let method = endpoint.methods.is_empty() || methods.iter().any(|m| endpoint.methods.contains(m));
         method && !switches.allow(endpoint.creates) && endpoint.path.matches_possibly(&readings)
     };
     match vault.catalogue().endpoints_at(head.host, &switches.likes).find(meant) {
-        None => plainly(vault, head, &methods, &switches.likes),
+        None => plainly(vault, head, &methods, &readings, &switches.likes),
         Some(endpoint) => Err(switches.denial(&format!("a request to {endpoint}"), endpoint.creates, swaps)),
     }
 }
@@ -94,11 +98,17 @@ fn plainly(
     vault: &Vault,
     head: &RequestHead<'_>,
     methods: &[Method],
+    readings: &impl Deref<Target = Readings>,
     likes: &[&str],
 ) -> Result<(), CredentialDenial> {
-    let catalogue = vault.catalogue();
-    let mut perhaps = catalogue.perhaps_minted_by(head.host, head.method, methods, head.uri.path(), likes);
-    let Some(minted) = perhaps.find(|minted| minted.wrap) else { return Ok(()) };
+    let surely = |minted: &Minted| {
+        RequestPath::parse(head.uri.path()).is_ok_and(|path| minted.is_made_by(head.method, &path))
+    };
+    let mut wrapped = vault.catalogue().minted_at(head.host, likes).filter(|minted| minted.wrap);
+    let Some(minted) = wrapped.find(|minted| minted.could_be_made_by(methods, readings) && !surely(minted))
+    else {
+        return Ok(());
+    };
     let paths: Vec<String> = minted.paths.iter().map(|path| format!("`{} {path}`", minted.method)).collect();
     Err(CredentialDenial {
         reason: Reason::CredentialMinting,
