@@ -108,7 +108,7 @@ impl Stand {
     /// # Errors
     /// If the sidecar does not run.
     pub fn operator_reads(&self, command: &[&str], input: &[u8]) -> Result<podman::Outcome> {
-        let name = self.lock().as_ref().context("the sidecar does not run")?.name.clone();
+        let name = self.sidecar_name()?;
         let exec = ["exec", "--interactive", &name, "/understudy"];
         podman::run(Command::new("podman").args(exec).args(command), input)
     }
@@ -132,6 +132,14 @@ impl Stand {
     /// If the sidecar does not run.
     pub fn sidecar_log(&self) -> Result<String> {
         self.lock().as_ref().context("the sidecar does not run")?.logs()
+    }
+
+    /// The sidecar's container.
+    ///
+    /// # Errors
+    /// If the sidecar does not run.
+    pub fn sidecar_name(&self) -> Result<String> {
+        Ok(self.lock().as_ref().context("the sidecar does not run")?.name.clone())
     }
 
     /// The sidecar's process, as this session numbers it.

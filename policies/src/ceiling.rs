@@ -1,6 +1,8 @@
 //! What no policy, annotation or secret of a container may go beyond: the machine's `managed.toml`, or a user's own
 //! `ceiling.toml`. Both are written in the same keys.
 
+use std::fmt;
+
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -11,9 +13,9 @@ use crate::{DocumentError, Effect, HostPattern, Policy, PolicySet, Ports, Rule, 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ceiling {
     name: String,
-    hosts: Option<Limit<HostPattern>>,
-    deny: Option<Limit<HostPattern>>,
-    allow_hosts: Option<Limit<HostPattern>>,
+    hosts: Option<Limit<Reach>>,
+    deny: Option<Limit<Reach>>,
+    allow_hosts: Option<Limit<Reach>>,
     annotations: Option<Limit<String>>,
     policies: Names,
     open: Option<Limit<String>>,
@@ -73,6 +75,13 @@ struct Limit<T> {
     place: String,
 }
 
+/// `HOST` on every port, or `HOST:PORT`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Reach {
+    host: HostPattern,
+    port: Option<u16>,
+}
+
 /// What becomes of a host that no rule is about.
 const MODES: [&str; 3] = ["deny", "ask", "log"];
 
@@ -121,8 +130,16 @@ impl Ceiling {
     /// The hosts that are denied whatever a policy says, as a policy to combine with it.
     pub fn denials(&self) -> Option<Policy> {
         let deny = self.deny.as_ref()?;
-        let rule = Rule::new(Effect::Deny, deny.items.clone(), Ports::Any, deny.place.clone());
-        Some(Policy::new(self.name.clone(), vec![rule]))
+        let mut ports: Vec<Option<u16>> = deny.items.iter().map(|item| item.port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        let rule = |port: Option<u16>| {
+            let items = deny.items.iter().filter(|item| item.port == port);
+            let hosts = items.map(|item| item.host.clone()).collect();
+            let ports = port.map_or(Ports::Any, |port| Ports::These(vec![port]));
+            Rule::new(Effect::Deny, hosts, ports, deny.place.clone())
+        };
+        Some(Policy::new(self.name.clone(), ports.into_iter().map(rule).collect()))
     }
 
     /// What it says of containers in mode `log`.
@@ -176,31 +193,38 @@ impl Ceiling {
         }
         let allowed = policy.rules().iter().filter(|rule| rule.effect == Effect::Allow);
         for (rule, host) in allowed.flat_map(|rule| rule.hosts.iter().map(move |host| (rule, host))) {
-            let what = || format!("policy `{}` ({}) allows `{host}`", policy.name(), rule.place);
+            let what = |reach: Reach| format!("policy `{}` ({}) allows `{reach}`", policy.name(), rule.place);
             let limits =
                 [("hosts", self.hosts.as_ref()), ("annotations.allow-hosts", self.allow_hosts(policy))];
             for (key, limit) in limits {
-                if let Some(limit) = limit.filter(|limit| !limit.covers(host)) {
-                    return Err(limit.beyond(key, what()));
+                if let Some((limit, beyond)) =
+                    limit.and_then(|limit| Some((limit, limit.leaves_out(host, &rule.ports)?)))
+                {
+                    return Err(limit.beyond(key, what(beyond)));
                 }
             }
             // What a harness's descriptor names beside what is denied still works: nobody asked for this host.
             let deny = self.deny.as_ref().filter(|_| policy.name() != builtin::HARNESS_ONLY);
-            if let Some(deny) = deny.filter(|deny| deny.covers(host)) {
-                return Err(deny.beyond("deny", what()));
+            if let Some((deny, denied)) = deny.and_then(|deny| Some((deny, deny.names(host, &rule.ports)?))) {
+                return Err(deny.beyond("deny", what(denied)));
             }
         }
         Ok(())
     }
 
-    /// The first host that an annotation opens and that this does not name as one which annotations may open.
-    pub fn unnamed<'p>(&self, policy: &'p PolicySet) -> Option<&'p HostPattern> {
-        let named = |host: &&HostPattern| self.allow_hosts.as_ref().is_some_and(|limit| limit.covers(host));
+    /// The first host that an annotation opens and that this does not name as one which annotations may open, with its
+    /// port if that is what is not named.
+    pub fn unnamed(&self, policy: &PolicySet) -> Option<String> {
         let asked = policy.policies().iter().filter(|policy| policy.name() == annotation::NAME);
-        asked.flat_map(|policy| policy.rules()).flat_map(|rule| &rule.hosts).find(|host| !named(host))
+        let rules = asked.flat_map(|policy| policy.rules());
+        let mut opened = rules.flat_map(|rule| rule.hosts.iter().map(move |host| (host, &rule.ports)));
+        opened.find_map(|(host, ports)| match &self.allow_hosts {
+            Some(limit) => Some(limit.leaves_out(host, ports)?.to_string()),
+            None => Some(host.to_string()),
+        })
     }
 
-    fn allow_hosts(&self, policy: &Policy) -> Option<&Limit<HostPattern>> {
+    fn allow_hosts(&self, policy: &Policy) -> Option<&Limit<Reach>> {
         self.allow_hosts.as_ref().filter(|_| policy.name() == annotation::NAME)
     }
 }
@@ -226,9 +250,34 @@ impl<T> Limit<T> {
     }
 }
 
-impl Limit<HostPattern> {
-    fn covers(&self, host: &HostPattern) -> bool {
-        self.items.iter().any(|item| item.covers(host))
+impl Limit<Reach> {
+    /// Something of this host and these ports that no item covers: the host alone, where no port would help.
+    fn leaves_out(&self, host: &HostPattern, ports: &Ports) -> Option<Reach> {
+        let about = || self.items.iter().filter(|item| item.host.covers(host));
+        let covered = |port: Option<u16>| about().any(|item| item.port.is_none() || item.port == port);
+        let port = match ports {
+            Ports::Any => (!covered(None)).then_some(None)?,
+            Ports::These(ports) => Some(*ports.iter().find(|port| !covered(Some(**port)))?),
+        };
+        Some(Reach { host: host.clone(), port: port.filter(|_| about().next().is_some()) })
+    }
+
+    /// Something of this host and these ports that an item is about.
+    fn names(&self, host: &HostPattern, ports: &Ports) -> Option<Reach> {
+        let item = self
+            .items
+            .iter()
+            .find(|item| item.host.covers(host) && item.port.is_none_or(|port| ports.contain(port)))?;
+        Some(Reach { host: host.clone(), port: item.port })
+    }
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            None => self.host.fmt(f),
+            Some(port) => write!(f, "{}:{port}", self.host),
+        }
     }
 }
 
@@ -305,15 +354,17 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn hosts(&self, key: &str, list: List) -> Result<Option<Limit<HostPattern>>, DocumentError> {
+    fn hosts(&self, key: &str, list: List) -> Result<Option<Limit<Reach>>, DocumentError> {
         let Some(list) = list else { return Ok(None) };
         let at = list.span().start;
         let parse = |host: &String| {
             // Whoever trusts every annotation must be able to say so.
             if key == "allow-hosts" && host == "*" {
-                return Ok(HostPattern::Everything);
+                return Ok(Reach { host: HostPattern::Everything, port: None });
             }
-            host.parse().map_err(|error| self.error(at, format!("`{key}`: {host:?}: {error}")))
+            let (pattern, port) = annotation::host_and_port(host)
+                .map_err(|error| self.error(at, format!("`{key}`: {host:?}: {error}")))?;
+            Ok(Reach { host: pattern, port })
         };
         let items = list.get_ref().0.iter().map(parse).collect::<Result<_, _>>()?;
         Ok(Some(Limit { items, place: self.place(at) }))
@@ -495,6 +546,57 @@ mod tests {
         let asked = check(&ceiling("deny = \"up.corp.example\""), &[], "h", vec![Arc::new(harness)], &[]);
         assert_eq!(asked, None);
         assert!(ceiling("").denials().is_none());
+    }
+
+    #[test]
+    fn a_port_that_is_named_binds_and_without_one_every_port_is_meant() {
+        let check = |text: &str, rule: &str| {
+            let policy = Policy::parse("web", "web.toml", &format!("[[allow]]\n{rule}\n")).unwrap();
+            check(&ceiling(text), &[], "h", vec![Arc::new(policy)], &[])
+        };
+        let hosts = "hosts = [\"a.example:443\", \"a.example:8443\", \"*.b.example\"]";
+        for (rule, beyond) in [
+            ("host = \"a.example\"", None),
+            ("host = \"a.example\"\nport = [443, 8443]", None),
+            ("host = \"x.b.example\"\nport = 22", None),
+            ("host = \"a.example\"\nport = [443, 22]", Some("`a.example:22`, beyond `hosts`")),
+            ("host = \"*.a.example\"", Some("`*.a.example`, beyond `hosts`")),
+        ] {
+            let found = check(hosts, rule);
+            assert_eq!(found.is_some(), beyond.is_some(), "{rule}: {found:?}");
+            assert!(beyond.is_none_or(|beyond| found.as_ref().unwrap().contains(beyond)), "{found:?}");
+        }
+        let deny = "deny = [\"a.example:22\", \"b.example\"]";
+        for (rule, beyond) in [
+            ("host = \"a.example\"", None),
+            ("host = \"*.example.com\"\nport = 22", None),
+            ("host = \"a.example\"\nport = [443, 22]", Some("`a.example:22`, beyond `deny`")),
+            ("host = \"b.example\"\nport = 1", Some("`b.example`, beyond `deny`")),
+        ] {
+            let found = check(deny, rule);
+            assert_eq!(found.is_some(), beyond.is_some(), "{rule}: {found:?}");
+            assert!(beyond.is_none_or(|beyond| found.as_ref().unwrap().contains(beyond)), "{found:?}");
+        }
+        let open = Policy::parse("all", "all.toml", "open = true").unwrap();
+        let set = PolicySet::combine(vec![Arc::new(open), Arc::new(ceiling(deny).denials().unwrap())]);
+        for (host, port, allowed) in [
+            ("a.example", 443, true),
+            ("a.example", 22, false),
+            ("b.example", 443, false),
+            ("c.example", 22, true),
+        ] {
+            let verdict = set.decide(&host.parse().unwrap(), port);
+            assert_eq!(matches!(verdict, crate::Verdict::Allowed { .. }), allowed, "{host}:{port}");
+        }
+        let annotations = ceiling("[annotations]\nallow-hosts = \"a.example:8443\"\n");
+        let unnamed = |text: &str| {
+            let policy = Arc::new(Policy::from_allow_annotation(text).unwrap());
+            annotations.unnamed(&PolicySet::combine(vec![policy]))
+        };
+        assert_eq!(unnamed("a.example:8443"), None);
+        assert_eq!(unnamed("a.example").as_deref(), Some("a.example:443"));
+        assert_eq!(unnamed("b.example:8443").as_deref(), Some("b.example"));
+        assert!(Ceiling::parse("m", "/m.toml", "hosts = \"a.example:0\"", &[]).is_err());
     }
 
     #[test]

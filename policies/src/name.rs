@@ -150,6 +150,82 @@ mod tests {
         }
     }
 
+    /// Kelvin sign, dotted capital I, full-width and ideographic dots, and what else looks like a name and is another. What a
+    /// person writes is mapped as browsers do (UTS #46); on the wire none of it is a name.
+    #[test]
+    fn look_alikes_are_refused_or_become_what_browsers_make_of_them() {
+        for (written, name) in [
+            ("\u{212a}elvin.example", Some("kelvin.example")),
+            ("\u{130}stanbul.example", Some("xn--istanbul-o0e.example")),
+            ("api\u{ff0e}example\u{ff0e}com", Some("api.example.com")),
+            ("api\u{3002}example\u{ff61}com", Some("api.example.com")),
+            ("\u{ff41}pi.example", Some("api.example")),
+            ("a\u{ad}pi.example", Some("api.example")),
+            ("a\u{200b}pi.example", Some("api.example")),
+            ("\u{430}pi.example", Some("xn--pi-6kc.example")),
+            ("api.example\u{ff0f}x", None),
+            ("api.example\u{ff20}evil", None),
+            ("api.example\u{ff1a}443", None),
+            ("\u{2488}example", None),
+            ("a\u{202e}b.example", None),
+            ("\u{ff11}.\u{ff12}.\u{ff13}.\u{ff14}", None),
+            ("169\u{3002}254.169.254", None),
+        ] {
+            let found = written.parse::<HostName>();
+            assert_eq!(found.as_ref().ok().map(HostName::as_str), name, "{written:?}: {found:?}");
+            let wire = HostName::from_wire(written.as_bytes());
+            assert!(matches!(wire, Err(NameError::Character | NameError::Address)), "{written:?}: {wire:?}");
+        }
+    }
+
+    #[test]
+    fn what_could_break_out_of_a_line_or_a_text_is_no_name() {
+        for odd in [
+            '\n', '\r', '\t', '\0', ' ', '"', '\'', '\\', '%', '#', '?', '/', '@', '*', '<', '`', '$', ';',
+            ',', '\u{7f}',
+        ] {
+            for text in [format!("a{odd}b.example"), format!("{odd}a.example"), format!("a.example{odd}")] {
+                assert!(text.parse::<HostName>().is_err(), "{text:?}");
+                assert!(HostName::from_wire(text.as_bytes()).is_err(), "{text:?}");
+            }
+        }
+        let long = "a".repeat(300);
+        for text in [format!("{long}.example"), format!("b.{long}"), format!("\u{fc}{long}.example")] {
+            let found = text.parse::<HostName>();
+            assert!(found.is_err(), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_in_every_notation_are_no_names() {
+        for address in [
+            "1.2.3.4",
+            "1.2.3.4.",
+            "1.2.3.4..",
+            "0177.0.0.1",
+            "0x7f.0.0.1",
+            "0x7f000001",
+            "0X7F000001",
+            "017700000001",
+            "2130706433",
+            "127.1",
+            "127.0.0.0x1",
+            "1.2.3.08",
+            "a.b.1",
+            "::1",
+            "[::1]",
+            "fe80::1%eth0",
+            "[fe80::1%25eth0]",
+            "[::ffff:169.254.169.254]",
+            "::ffff:169.254.169.254",
+            "[::ffff:a9fe:a9fe]",
+            "64:ff9b::a9fe:a9fe",
+        ] {
+            assert!(address.parse::<HostName>().is_err(), "{address}");
+            assert!(HostName::from_wire(address.as_bytes()).is_err(), "{address}");
+        }
+    }
+
     #[test]
     fn people_may_write_other_letters() {
         assert_eq!("Bücher.example".parse::<HostName>().unwrap().as_str(), "xn--bcher-kva.example");

@@ -18,10 +18,15 @@ use crate::metrics::Metrics;
 use crate::operator::notify::Notifier;
 use crate::reason::Reason;
 
+/// Of the lines, as docs/audit.md describes it.
+pub const SCHEMA: u8 = 1;
+
 /// What happened. Start it with [`Entry::new`], fill in what becomes known, hand it to [`Audit::write`].
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Entry {
+    /// [`SCHEMA`].
+    schema: u8,
     /// Milliseconds since the epoch.
     pub time: u64,
     pub container: String,
@@ -81,6 +86,7 @@ impl Entry {
     pub fn new(container: &Container, protocol: &'static str) -> Self {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
+            schema: SCHEMA,
             time: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
             container: container.label().to_owned(),
             container_id: container.id.short().to_owned(),
@@ -252,6 +258,76 @@ fn path_without_values(path_and_query: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// With every field that a line can have.
+    fn full(text: &str) -> Entry {
+        let chosen = || Some(text.to_owned());
+        Entry {
+            host: chosen(),
+            port: Some(443),
+            method: chosen(),
+            path: chosen(),
+            detail: chosen(),
+            reason: Some(Reason::HostNotAllowed),
+            rule: Some("web.toml:1".to_owned()),
+            secrets: vec!["a".to_owned()],
+            status: Some(403),
+            stand_ins_in_body: 1,
+            scrubbed: 1,
+            ..Entry::sample()
+        }
+    }
+
+    fn written(entry: Entry) -> String {
+        let audit = Audit::new(io::sink(), Current::default());
+        audit.write(entry);
+        let lines = audit.since(0).lines;
+        assert_eq!(lines.len(), 1);
+        lines.into_iter().next().unwrap()
+    }
+
+    #[test]
+    fn the_documentation_has_each_field_of_this_schema_and_no_other() {
+        let documentation = include_str!("../../docs/audit.md");
+        let table = documentation.split("| field | |").nth(1).unwrap().split("\n\n").next().unwrap();
+        let documented: std::collections::BTreeSet<&str> = table
+            .lines()
+            .filter_map(|row| row.strip_prefix("| `")?.split(" | ").next())
+            .flat_map(|names| names.split(", ").map(|name| name.trim_matches('`')))
+            .collect();
+        let line: serde_json::Value = serde_json::from_str(&written(full("x"))).unwrap();
+        let fields = line.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(documented, fields);
+        assert_eq!(line["schema"], SCHEMA);
+        assert!(documentation.contains(&format!("This is schema {SCHEMA}.")));
+    }
+
+    #[test]
+    fn no_text_of_a_container_becomes_a_second_line_or_another_field() {
+        let keys = |line: &str| -> Vec<String> {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line.as_object().unwrap().keys().cloned().collect()
+        };
+        let expected = keys(&written(full("x")));
+        for text in [
+            "a\n{\"schema\":1,\"decision\":\"allowed\"}",
+            "a\r\n{}",
+            "a\",\"decision\":\"allowed\",\"x\":\"",
+            "a\\\",\"decision\":\"allowed",
+            "\0\u{1b}[2J\u{7f}\u{85}\u{2028}\u{2029}\u{202e}\u{feff}",
+            "\u{9b}1;31m",
+        ] {
+            let line = written(full(text));
+            assert_eq!(keys(&line), expected, "{line}");
+            let parsed: serde_json::Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(parsed["decision"], "denied", "{line}");
+            assert!(line.bytes().all(|byte| byte >= b' ' && byte != 0x7f), "{line:?}");
+            for field in ["host", "method", "path", "detail"] {
+                let shown = parsed[field].as_str().unwrap();
+                assert!(shown.chars().all(|c| c == ' ' || c.is_ascii_graphic()), "{field}: {shown:?}");
+            }
+        }
+    }
 
     #[test]
     fn query_values_are_left_out_and_bare_values_too() {

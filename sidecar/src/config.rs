@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
@@ -107,6 +107,8 @@ pub struct Settings {
     pub upstream_proxy: Option<ProxySettings>,
     /// A command that is told of questions, leaks and refusals, with its arguments.
     pub notify: Vec<String>,
+    /// Where counts can be read over HTTP; None: nowhere.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// `[upstream-proxy]`: the HTTP proxy that the sidecar itself leaves by.
@@ -187,8 +189,10 @@ impl Settings {
         let upstream_proxy = file.upstream_proxy.map(proxy).transpose();
         let upstream_proxy =
             upstream_proxy.map_err(|(key, why)| value(&format!("upstream-proxy.{key}"), why))?;
+        let metrics = file.metrics.map(|metrics| listening(&metrics).map_err(|why| value("metrics", why)));
+        let metrics = metrics.transpose()?;
         let (extra_ca, notify) = (file.extra_ca, file.notify);
-        Ok(Self { extra_ca, resolvers, synthetic_range, names, upstream_proxy, notify })
+        Ok(Self { extra_ca, resolvers, synthetic_range, names, upstream_proxy, notify, metrics })
     }
 }
 
@@ -201,6 +205,14 @@ struct File {
     names: HashMap<String, OneOrMany>,
     upstream_proxy: Option<ProxyTable>,
     notify: Vec<String>,
+    metrics: Option<PortOrAddress>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum PortOrAddress {
+    Port(u16),
+    Address(String),
 }
 
 #[derive(Deserialize)]
@@ -290,6 +302,18 @@ fn socket_address(text: &str, default_port: u16) -> Option<SocketAddr> {
     pin(text).map(|pin| SocketAddr::new(pin.address, pin.port.unwrap_or(default_port)))
 }
 
+/// Of a port alone: on loopback.
+fn listening(metrics: &PortOrAddress) -> Result<SocketAddr, String> {
+    let address = match metrics {
+        PortOrAddress::Port(port) => Some(SocketAddr::from((Ipv4Addr::LOCALHOST, *port))),
+        PortOrAddress::Address(text) => text.parse().ok(),
+    };
+    address.filter(|address| address.port() != 0).ok_or_else(|| {
+        "expected a port, which is opened on 127.0.0.1, or \"ADDRESS:PORT\", as 9464 or \"10.0.0.5:9464\""
+            .to_owned()
+    })
+}
+
 fn not_an_address(text: &str) -> String {
     format!("{text:?} is not an address (expected \"10.0.0.1\", \"10.0.0.1:8443\" or \"[fd00::1]:8443\")")
 }
@@ -342,6 +366,20 @@ mod tests {
         ] {
             let error = of(text).unwrap_err();
             assert!(error.contains(needle), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn metrics_are_off_and_on_loopback_if_nothing_else_is_said() {
+        let metrics = |text: &str| parse(text).map(|settings| settings.metrics);
+        assert_eq!(metrics("").unwrap(), None);
+        assert_eq!(metrics("metrics = 9464").unwrap(), Some("127.0.0.1:9464".parse().unwrap()));
+        for address in ["10.0.0.5:9464", "0.0.0.0:9464", "[::1]:9464"] {
+            let found = metrics(&format!("metrics = {address:?}")).unwrap();
+            assert_eq!(found, Some(address.parse().unwrap()));
+        }
+        for wrong in ["0", "\"127.0.0.1:0\"", "\"9464\"", "\"localhost:9464\"", "\":9464\"", "true"] {
+            assert!(metrics(&format!("metrics = {wrong}")).is_err(), "{wrong}");
         }
     }
 

@@ -3,6 +3,7 @@
 use understudy_policies::{Given, HostName, PolicySet, Request, Verdict};
 
 use crate::credentials::catalogue::TokenEndpoint;
+use crate::operator::decisions::DECIDED;
 use crate::reason::Reason;
 
 /// That policy, or the operator, allows this host and port. Nothing can be dialled without one.
@@ -66,16 +67,21 @@ pub fn decide_splice(policy: &PolicySet, host: &HostName, port: u16) -> Option<P
 
 /// For bytes that are neither TLS nor HTTP.
 pub fn decide_raw(policy: &PolicySet, host: &HostName, port: u16) -> Result<Permit, Denial> {
-    let (reason, rule) = match policy.decide_raw(host, port) {
+    let (reason, rule, remedy) = match policy.decide_raw(host, port) {
         Verdict::Allowed { rule, given } => {
             let policy = policy.label().to_owned();
             return Ok(Permit { host: host.clone(), port, policy, rule, given });
         }
-        Verdict::Denied { rule, .. } => (Reason::DeniedByRule, Some(rule)),
-        Verdict::Failed { .. } => (Reason::PolicyFailed, None),
-        _ => (Reason::ProtocolNotAllowed, None),
+        Verdict::Denied { rule, note } => {
+            let remedy = undo(&rule, note.as_deref());
+            (Reason::DeniedByRule, Some(rule), remedy)
+        }
+        Verdict::Failed { policy, error } => (Reason::PolicyFailed, None, repair(&policy, &error)),
+        _ => {
+            let remedy = format!("add to a policy: [[allow]] host = \"{host}\", port = {port}, tcp = true");
+            (Reason::ProtocolNotAllowed, None, remedy)
+        }
     };
-    let remedy = format!("add to a policy: [[allow]] host = \"{host}\", port = {port}, tcp = true");
     Err(Denial { reason, policy: policy.label().to_owned(), rule, remedy })
 }
 
@@ -87,9 +93,7 @@ pub fn decide(policy: &PolicySet, request: &Request<'_>) -> Result<Permit, Denia
             return Ok(Permit { host: host.clone(), port, policy, rule, given });
         }
         Verdict::Denied { rule, note } => {
-            let why = note.map(|note| format!(" ({note})")).unwrap_or_default();
-            let remedy =
-                format!("change or remove the [[deny]] rule at {rule}{why}; no other rule can override it");
+            let remedy = undo(&rule, note.as_deref());
             (Reason::DeniedByRule, Some(rule), remedy)
         }
         Verdict::NoHost => (Reason::HostNotAllowed, None, allow(host, port)),
@@ -114,11 +118,22 @@ pub fn decide(policy: &PolicySet, request: &Request<'_>) -> Result<Permit, Denia
             let remedy = format!("{error}: write it in its plain form; the rule at {rule} asks for a path");
             (Reason::PathAmbiguous, Some(rule), remedy)
         }
-        Verdict::Failed { policy, error } => {
-            (Reason::PolicyFailed, None, format!("repair policy `{policy}` ({error})"))
-        }
+        Verdict::Failed { policy, error } => (Reason::PolicyFailed, None, repair(&policy, &error)),
     };
     Err(Denial { reason, policy: policy.label().to_owned(), rule, remedy })
+}
+
+fn repair(policy: &str, error: &str) -> String {
+    format!("repair policy `{policy}` ({error}); see what is wrong with: understudy check")
+}
+
+/// How to take back what denies.
+fn undo(rule: &str, note: Option<&str>) -> String {
+    if let Some(number) = rule.strip_prefix(DECIDED) {
+        return format!("run `understudy withdraw {number}`; until then no rule can override it");
+    }
+    let why = note.map(|note| format!(" ({note})")).unwrap_or_default();
+    format!("change or remove the denial at {rule}{why}; no other rule can override it")
 }
 
 /// Every way to allow it: for a container that runs, for one that is started, and for good.

@@ -6,6 +6,7 @@
 pub mod answer;
 pub mod hop;
 pub mod names;
+mod own;
 pub mod resolve;
 pub mod serve;
 pub mod special;

@@ -19,6 +19,7 @@ pub mod explain;
 pub mod harden;
 pub mod harness_files;
 pub mod instructions;
+pub mod lock;
 pub mod login;
 pub mod metrics;
 pub mod operator;

@@ -35,7 +35,7 @@ enum Command {
     Serve(ServeArguments),
     /// Read the whole configuration and say what is wrong with it, with file and line
     Check(Directories),
-    /// Say what policy makes of a request, by which rule, and what would change it; reads files only
+    /// Say what policy makes of a request, by which rule, and what would change it; of files, or of a container that runs
     Explain(explain::Arguments),
     /// Print what a container of a harness is given in its environment, for --env-file and EnvironmentFile=
     Env(environment_file::Arguments),
@@ -97,12 +97,16 @@ enum Command {
         /// Its name, or the beginning of its id
         container: String,
     },
-    /// End a container's connections and grants at once, and keep it from getting new ones
+    /// End a container's connections and grants at once, and keep it from getting new ones, also when it is started again
     Revoke {
         #[command(flatten)]
         control: Control,
         /// Its name, its id, or the beginning of its id
-        container: String,
+        #[arg(required_unless_present = "all")]
+        container: Option<String>,
+        /// Every container that the sidecar knows now; one that is made later is another
+        #[arg(long, conflicts_with = "container")]
+        all: bool,
     },
     /// Exit with 0 if the sidecar answers; for HEALTHCHECK
     Health(Control),
@@ -208,7 +212,10 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments.directories, Duration::from_secs(arguments.drain))
             .map(|()| ExitCode::SUCCESS),
         Command::Check(directories) => Ok(check::run(&directories)),
-        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Explain(arguments) => {
+            let control = Control::of(&arguments.directories);
+            explain::run(&arguments, &|request| control.call(request))
+        }
         Command::Env(arguments) => environment_file::run(&arguments),
         Command::Quadlet(command) => quadlet::run(&command),
         Command::Policy(command) => policy_files::run(&command),
@@ -242,8 +249,13 @@ fn main() -> ExitCode {
         Command::Learn { control, container } => {
             trail::learn::run(&container, &|request| control.call(request)).map(|()| ExitCode::SUCCESS)
         }
-        Command::Revoke { control, container } => {
-            control.call(Request::Revoke { container }).map(|_| ExitCode::SUCCESS)
+        Command::Revoke { control, container, .. } => {
+            control.call(Request::Revoke { container }).map(|reply| {
+                if let Reply::Revoked(labels) = reply {
+                    labels.iter().for_each(|label| println!("revoked: {label}"));
+                }
+                ExitCode::SUCCESS
+            })
         }
         Command::Health(control) => control.call(Request::Status).map(|_| ExitCode::SUCCESS),
     };

@@ -1,6 +1,8 @@
 //! Counts for Prometheus, in its text format (OpenMetrics 1.0). Of names only what is in the configuration: what a
 //! container chooses would make as many series as it likes.
 
+pub mod port;
+
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::EncodeLabelSet;

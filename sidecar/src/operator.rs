@@ -22,6 +22,7 @@ use understudy_policies::{Effect, HostPattern, Policy, PolicySet, Ports, Request
 use crate::container::Container;
 use crate::decide::{Denial, Permit, decide};
 use crate::reason::Reason;
+use mode::{Course, LOGGED};
 use questions::Heard;
 
 /// The place of a rule that holds for the requests which wait, and for no others.
@@ -57,17 +58,25 @@ pub async fn permit(
 /// # Errors
 /// If the container has reached a limit of its policies.
 pub fn within_limits(container: &Container) -> Result<(), Denial> {
-    let policy = &container.rights().policy;
-    if let Some(reached) = container.reached(policy.limits()) {
-        return Err(Denial {
-            reason: Reason::LimitReached,
-            policy: policy.label().to_owned(),
-            rule: None,
-            remedy: format!("{reached}; start a new container, or change the policy"),
-        });
+    match limited(container) {
+        Some(denial) => Err(denial),
+        None => {
+            container.counters.requests.fetch_add(1, Relaxed);
+            Ok(())
+        }
     }
-    container.counters.requests.fetch_add(1, Relaxed);
-    Ok(())
+}
+
+/// Why it may make no request at all any more, if it has reached a limit of its policies.
+pub fn limited(container: &Container) -> Option<Denial> {
+    let policy = &container.rights().policy;
+    let reached = container.reached(policy.limits())?;
+    Some(Denial {
+        reason: Reason::LimitReached,
+        policy: policy.label().to_owned(),
+        rule: None,
+        remedy: format!("{reached}; start a new container, or change the policy"),
+    })
 }
 
 /// Whether a request that was let through by the rule `admitted` may go on, now that policy is another.
@@ -89,14 +98,13 @@ async fn listed_or_asked(
 ) -> Result<Permit, Denial> {
     let rights = container.rights();
     let denial = match decide(&rights.policy, request) {
-        Err(denial) if is_unlisted(denial.reason) => denial,
-        decided => return decided,
+        Err(denial) => denial,
+        permitted => return permitted,
     };
-    let asks = matches!(denial.reason, Reason::HostNotAllowed | Reason::PortNotAllowed);
-    match rights.mode {
-        Mode::Log => decide(&with(&rights.policy, request, "mode log"), request),
-        Mode::Ask if asks => wait(questions, container, request, denial).await,
-        Mode::Ask | Mode::Deny => Err(denial),
+    match rights.mode.course(denial.reason) {
+        Course::Record => decide(&with(&rights.policy, request, LOGGED), request),
+        Course::Ask => wait(questions, container, request, denial).await,
+        Course::Refuse => Err(denial),
     }
 }
 

@@ -2,144 +2,116 @@
 
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reason {
+/// The enum, its list and its names from one table, so that none can be left out anywhere.
+macro_rules! reasons {
+    ($($(#[$about:meta])* $reason:ident = $code:literal,)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Reason {
+            $($(#[$about])* $reason,)*
+        }
+
+        impl Reason {
+            pub const ALL: &[Self] = &[$(Self::$reason),*];
+
+            /// The name in audit lines and pages, such as `host-not-allowed`.
+            pub fn code(self) -> &'static str {
+                match self {
+                    $(Self::$reason => $code,)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
     /// No rule allows the host.
-    HostNotAllowed,
+    HostNotAllowed = "host-not-allowed",
     /// A rule allows the host, but not on this port.
-    PortNotAllowed,
+    PortNotAllowed = "port-not-allowed",
     /// Rules allow host and port, but not with this method.
-    MethodNotAllowed,
+    MethodNotAllowed = "method-not-allowed",
     /// Rules allow host, port and method, but not this path or query.
-    PathNotAllowed,
+    PathNotAllowed = "path-not-allowed",
     /// A rule asks for a path, and servers may read this one differently.
-    PathAmbiguous,
+    PathAmbiguous = "path-ambiguous",
     /// A `[[deny]]` rule matches.
-    DeniedByRule,
+    DeniedByRule = "denied-by-rule",
     /// The container's policy could not be loaded, so it allows nothing.
-    PolicyFailed,
+    PolicyFailed = "policy-failed",
     /// The destination is an address that no name was looked up for.
-    AddressLiteral,
+    AddressLiteral = "address-literal",
     /// SNI, Host or :authority differ from the name that was looked up or from each other.
-    NameMismatch,
+    NameMismatch = "name-mismatch",
     /// TLS without SNI.
-    NameMissing,
+    NameMissing = "name-missing",
     /// A name or message that is not well-formed.
-    Malformed,
+    Malformed = "malformed",
     /// The client gave up on TLS: it does not trust the authority, or shares no protocol with us.
-    HandshakeFailed,
+    HandshakeFailed = "handshake-failed",
     /// Neither TLS nor HTTP.
-    ProtocolNotAllowed,
+    ProtocolNotAllowed = "protocol-not-allowed",
     /// Nothing, or too little, arrived in time.
-    Timeout,
+    Timeout = "timeout",
     /// A connection to the listener itself that was not redirected to it.
-    DirectConnection,
+    DirectConnection = "direct-connection",
     /// CONNECT, an absolute-form request for another host, or an upgrade that is not a WebSocket.
-    ProxyRequest,
+    ProxyRequest = "proxy-request",
     /// TRACE, or one that does the same.
-    TraceMethod,
+    TraceMethod = "trace-method",
     /// Announced trailers, which the engine would lose.
-    RequestTrailers,
+    RequestTrailers = "request-trailers",
     /// A limit on connections or names was reached.
-    Overloaded,
+    Overloaded = "overloaded",
     /// More requests in a time than the rules that allow them say.
-    RateLimited,
+    RateLimited = "rate-limited",
     /// The container has done as much as its policies let it do in all.
-    LimitReached,
+    LimitReached = "limit-reached",
     /// The operator revoked the container.
-    Revoked,
+    Revoked = "revoked",
     /// A credential that is neither a stand-in nor minted, on its way to a host that a secret is bound to.
-    ForeignCredential,
+    ForeignCredential = "foreign-credential",
     /// A stand-in of a secret that was not granted to this container.
-    CredentialNotGranted,
+    CredentialNotGranted = "credential-not-granted",
     /// A stand-in on its way to a host that its secret is not bound to.
-    CredentialMisdirected,
+    CredentialMisdirected = "credential-misdirected",
     /// A stand-in at a host of its secret, in a place that its secret is not bound to.
-    CredentialMisplaced,
+    CredentialMisplaced = "credential-misplaced",
     /// A stand-in in its place, with a method or for a path that its secret is not for.
-    CredentialRestricted,
+    CredentialRestricted = "credential-restricted",
     /// A body that has a field for a credential, and is too large to be read before it is sent.
-    BodyTooLarge,
+    BodyTooLarge = "body-too-large",
     /// Such a body that is compressed.
-    BodyEncoded,
+    BodyEncoded = "body-encoded",
     /// A body of a type that no placement is about, at an endpoint that reads credentials from bodies.
-    BodyUndeclared,
+    BodyUndeclared = "body-undeclared",
     /// A real credential in a request of the container.
-    RealCredential,
+    RealCredential = "real-credential",
     /// A stand-in over a connection that is not verified TLS.
-    CredentialInClear,
+    CredentialInClear = "credential-in-clear",
     /// A request to an endpoint that creates or stores credentials, and that no secret's `minting` allows.
-    CredentialMinting,
+    CredentialMinting = "credential-minting",
     /// The provider ended the login of an account: only another login helps.
-    LoginNeeded,
+    LoginNeeded = "login-needed",
     /// The name resolves to a private, loopback, link-local or otherwise special address.
-    PrivateAddress,
+    PrivateAddress = "private-address",
     /// The name does not resolve.
-    NameNotFound,
+    NameNotFound = "name-not-found",
     /// The upstream cannot be reached, or broke off.
-    UpstreamFailed,
+    UpstreamFailed = "upstream-failed",
     /// The operator's proxy on the way to the upstream cannot be reached or refused.
-    UpstreamProxyFailed,
+    UpstreamProxyFailed = "upstream-proxy-failed",
     /// The upstream's certificate does not verify.
-    UpstreamUntrusted,
+    UpstreamUntrusted = "upstream-untrusted",
     /// The upstream did not answer in time.
-    UpstreamTimeout,
+    UpstreamTimeout = "upstream-timeout",
     /// The upstream's answer could hold a real credential and cannot be searched for it.
-    UnreadableAnswer,
+    UnreadableAnswer = "unreadable-answer",
     /// A fault of the sidecar itself.
-    Internal,
+    Internal = "internal",
 }
 
 impl Reason {
-    /// The name in audit lines and pages, such as `host-not-allowed`.
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::HostNotAllowed => "host-not-allowed",
-            Self::PortNotAllowed => "port-not-allowed",
-            Self::MethodNotAllowed => "method-not-allowed",
-            Self::PathNotAllowed => "path-not-allowed",
-            Self::PathAmbiguous => "path-ambiguous",
-            Self::DeniedByRule => "denied-by-rule",
-            Self::PolicyFailed => "policy-failed",
-            Self::AddressLiteral => "address-literal",
-            Self::NameMismatch => "name-mismatch",
-            Self::NameMissing => "name-missing",
-            Self::Malformed => "malformed",
-            Self::HandshakeFailed => "handshake-failed",
-            Self::ProtocolNotAllowed => "protocol-not-allowed",
-            Self::Timeout => "timeout",
-            Self::DirectConnection => "direct-connection",
-            Self::ProxyRequest => "proxy-request",
-            Self::TraceMethod => "trace-method",
-            Self::RequestTrailers => "request-trailers",
-            Self::Overloaded => "overloaded",
-            Self::RateLimited => "rate-limited",
-            Self::LimitReached => "limit-reached",
-            Self::Revoked => "revoked",
-            Self::ForeignCredential => "foreign-credential",
-            Self::CredentialNotGranted => "credential-not-granted",
-            Self::CredentialMisdirected => "credential-misdirected",
-            Self::CredentialMisplaced => "credential-misplaced",
-            Self::CredentialRestricted => "credential-restricted",
-            Self::BodyTooLarge => "body-too-large",
-            Self::BodyEncoded => "body-encoded",
-            Self::BodyUndeclared => "body-undeclared",
-            Self::RealCredential => "real-credential",
-            Self::CredentialInClear => "credential-in-clear",
-            Self::CredentialMinting => "credential-minting",
-            Self::LoginNeeded => "login-needed",
-            Self::PrivateAddress => "private-address",
-            Self::NameNotFound => "name-not-found",
-            Self::UpstreamFailed => "upstream-failed",
-            Self::UpstreamProxyFailed => "upstream-proxy-failed",
-            Self::UpstreamUntrusted => "upstream-untrusted",
-            Self::UpstreamTimeout => "upstream-timeout",
-            Self::UnreadableAnswer => "unreadable-answer",
-            Self::Internal => "internal",
-        }
-    }
-
     /// Whether a credential, or its stand-in, was on its way to where it must not go.
     pub fn is_leak(self) -> bool {
         matches!(
@@ -180,14 +152,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_code_is_the_serialised_name() {
-        for reason in [
-            Reason::HostNotAllowed,
-            Reason::PathAmbiguous,
-            Reason::CredentialInClear,
-            Reason::UpstreamUntrusted,
-        ] {
+    fn the_code_is_the_serialised_name_and_each_reason_has_its_own() {
+        let codes: std::collections::BTreeSet<&str> =
+            Reason::ALL.iter().map(|reason| reason.code()).collect();
+        assert_eq!(codes.len(), Reason::ALL.len());
+        for reason in Reason::ALL {
             assert_eq!(serde_json::to_value(reason).unwrap(), reason.code());
+            assert!((400..600).contains(&reason.status()), "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn the_documentation_names_every_one() {
+        let documentation = include_str!("../../docs/audit.md");
+        for reason in Reason::ALL {
+            assert!(
+                documentation.contains(&format!("`{}`", reason.code())),
+                "{reason:?} is not in docs/audit.md"
+            );
         }
     }
 }

@@ -31,6 +31,8 @@ use crate::current::Current;
 use crate::dns::Resolver;
 use crate::dns::serve::DnsService;
 use crate::harden;
+use crate::lock;
+use crate::metrics;
 use crate::operator::notify::Notifier;
 use crate::operator::questions::{OnAsk, QuestionLimits};
 use crate::operator::{Decisions, Questions, decisions};
@@ -44,6 +46,7 @@ use crate::workers::{Threads, Workers};
 pub fn run(directories: &Directories, drain: Duration) -> Result<()> {
     harden::harden().context("dropping privileges")?;
     init_tracing();
+    let _only_one = lock::take(&directories.state)?;
     let live = Live::load(directories, Surroundings::of_this_process(), Remember::Yes)?;
     let variables = live.variables();
     if let Err(error) = understudy_control::sys::forget_variables(variables.iter().map(String::as_str)) {
@@ -66,6 +69,7 @@ async fn serve(directories: &Directories, live: Arc<Live>, workers: Workers, dra
     let audit = Audit::stdout(live.vault().clone()).notifying(notifier.clone());
     let resolver = Current::new(Arc::new(resolver(&live.current())?));
     let (registry, listener, gateway) = build(directories, &live, &resolver, workers, &audit, notifier)?;
+    open_metrics(&live, &registry)?;
     let stop = Arc::new(AtomicBool::new(false));
     let control = {
         let (registry, stop) = (Arc::clone(&registry), Arc::clone(&stop));
@@ -185,6 +189,16 @@ fn build(
     Ok((Arc::new(registry), listener, gateway))
 }
 
+/// Where `sidecar.toml` says, if it does.
+fn open_metrics(live: &Live, registry: &Arc<Registry>) -> Result<()> {
+    let Some(address) = live.current().settings.metrics else { return Ok(()) };
+    let registry = Arc::clone(registry);
+    let bound = metrics::port::start(address, Arc::new(move || registry.metrics()))
+        .with_context(|| format!("sidecar.toml: metrics: {address} cannot be listened on"))?;
+    tracing::info!("counts are at http://{bound}/metrics");
+    Ok(())
+}
+
 fn keeper(live: &Arc<Live>, resolver: &Current<Resolver>, roots_file: &Path) -> Result<Arc<Keeper>> {
     let client = Client::new(&read_roots(roots_file)?, resolver.clone()).context("upstream roots")?;
     let (store, vault, live) = (live.store().clone(), live.vault().clone(), Arc::clone(live));
@@ -194,7 +208,8 @@ fn keeper(live: &Arc<Live>, resolver: &Current<Resolver>, roots_file: &Path) -> 
 fn resolver(configuration: &Configuration) -> Result<Resolver> {
     let settings = &configuration.settings;
     let resolver = Resolver::new(settings.names.clone(), &settings.resolvers, settings.synthetic_range)?;
-    Ok(resolver.through(configuration.upstream_proxy.clone()))
+    let own_port = settings.metrics.map(|address| address.port());
+    Ok(resolver.through(configuration.upstream_proxy.clone()).closing(own_port))
 }
 
 /// Gives what a reload brings to those who hold a part of it.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -256,4 +257,118 @@ fn an_expiry_is_told_by_check_and_status_and_ends_nothing() {
     sidecar.declare("token", &format!("{source}\nexpires = 9000-01-31"));
     sidecar.until("it is not told any more", || sidecar.problems().is_empty());
     assert!(sidecar.output("check", &["config", "state", "control"]).status.success());
+}
+
+#[test]
+fn two_of_them_never_share_a_state_directory() {
+    let mut sidecar = Sidecar::new();
+    sidecar.start(&[]);
+    fs::DirBuilder::new().mode(0o700).create(sidecar.path("other")).unwrap();
+    sidecar.own("other");
+    let mut second = sidecar.program("serve", &["config", "state"]);
+    let second = second.arg("--control").arg(sidecar.path("other")).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert!(!second.status.success());
+    assert!(said.contains("another sidecar is running with the state directory"), "{said}");
+    assert!(sidecar.output("health", &["control"]).status.success());
+    // However it ends, the next one starts.
+    let mut process = sidecar.process.take().unwrap();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    sidecar.start(&[]);
+}
+
+impl Sidecar {
+    fn told(&self, command: &[&str]) -> String {
+        let mut program = self.program(command[0], &["control"]);
+        let output = program.args(&command[1..]).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8(text).unwrap()
+    }
+
+    fn end(&mut self) {
+        let mut process = self.process.take().unwrap();
+        kill_process(Pid::from_child(&process), Signal::TERM).unwrap();
+        process.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_the_operator_decided_outlives_a_restart_is_listed_and_is_taken_back() {
+    let mut sidecar = Sidecar::new();
+    sidecar.start(&[]);
+    sidecar.told(&["allow", "docs.example.com", "--always"]);
+    sidecar.told(&["deny", "*.paste.example.com", "--for", "1h"]);
+    sidecar.end();
+    sidecar.start(&[]);
+    let status = sidecar.told(&["status"]);
+    for line in [
+        "decision: 1: allow docs.example.com:443 in every container until it is taken back\n",
+        "decision: 2: deny *.paste.example.com in every container for 3",
+    ] {
+        assert!(status.contains(line), "{status}");
+    }
+    assert!(sidecar.told(&["withdraw", "1"]).starts_with("taken back: 1: allow docs.example.com:443"));
+    sidecar.end();
+    sidecar.start(&[]);
+    let status = sidecar.told(&["status"]);
+    assert!(!status.contains("docs.example.com") && status.contains("decision: 2: deny"), "{status}");
+    assert!(sidecar.told(&["withdraw", "1"]).contains("there is no decision 1"));
+    // Numbers are never used twice.
+    assert!(
+        sidecar.told(&["allow", "new.example.com", "--always"]).starts_with("3: allow new.example.com:443")
+    );
+}
+
+#[test]
+fn counts_are_read_over_http_where_the_operator_says_and_nowhere_else() {
+    let mut sidecar = Sidecar::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let read = || -> std::io::Result<String> {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    sidecar.write("value", VALUE);
+    sidecar.declare("token", &sidecar.file("value"));
+    sidecar.start(&[]);
+    assert!(read().is_err());
+    // A port is nothing that a reload opens.
+    sidecar.write("config/sidecar.toml", &format!("resolvers = [\"127.0.0.1:1\"]\nmetrics = {port}\n"));
+    sidecar.until("status says that it takes a restart", || {
+        sidecar.problems().iter().any(|line| line.contains("`metrics` was changed"))
+    });
+    assert!(read().is_err());
+    sidecar.end();
+    sidecar.start(&[]);
+    let text = read().unwrap();
+    assert!(text.starts_with("HTTP/1.1 200 OK") && text.ends_with("# EOF\n"), "{text}");
+    assert!(
+        text.contains("understudy_containers 0\n") && !text.contains("token") && !text.contains(VALUE),
+        "{text}"
+    );
+    // One that it cannot have is an error that says so.
+    sidecar.end();
+    let held = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let output = sidecar.output("serve", &["config", "state", "control"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("sidecar.toml: metrics: 127.0.0.1"), "{said}");
+    drop(held);
+}
+
+#[test]
+fn a_command_that_needs_a_sidecar_says_what_is_wrong_without_one() {
+    let sidecar = Sidecar::new();
+    for command in [&["explain", "a.example", "--container", "agent"][..], &["revoke", "--all"], &["status"]]
+    {
+        let mut program = sidecar.program(command[0], &["control"]);
+        let output = program.args(&command[1..]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains("the sidecar cannot be reached"), "{said}");
+    }
+    let both = sidecar.program("revoke", &["control"]).args(["agent", "--all"]).output().unwrap();
+    assert!(!both.status.success());
+    assert!(!sidecar.output("revoke", &["control"]).status.success());
 }

@@ -17,6 +17,9 @@ use crate::sys::peer_credentials;
 /// allowed is never refused for its size by the kernel.
 pub const MAX_PACKET: usize = 128 * 1024;
 
+/// The longest answer, in bytes. Longer than a packet, it goes in several: one that is full is followed by another.
+pub const MAX_ANSWER: usize = 64 * 1024 * 1024;
+
 /// The most descriptors that are taken out of a packet; one with more is refused.
 pub const MAX_DESCRIPTORS: usize = 8;
 
@@ -39,6 +42,8 @@ pub enum ChannelError {
     Closed,
     #[error("packet of more than {MAX_PACKET} bytes")]
     TooLarge,
+    #[error("answer of more than {MAX_ANSWER} bytes")]
+    AnswerTooLong,
     #[error("packet with more than {MAX_DESCRIPTORS} descriptors")]
     TooManyDescriptors,
     #[error(transparent)]
@@ -128,6 +133,38 @@ impl Channel {
         Ok(Packet { bytes, descriptors })
     }
 
+    /// Sends JSON of any length up to [`MAX_ANSWER`].
+    pub fn send_answer(&self, json: &[u8], deadline: Instant) -> Result<(), ChannelError> {
+        if json.len() > MAX_ANSWER {
+            return Err(ChannelError::AnswerTooLong);
+        }
+        let packets = json.chunks(MAX_PACKET);
+        for packet in packets {
+            self.send(packet, &[], deadline)?;
+        }
+        match json.len() % MAX_PACKET {
+            // White space after JSON means nothing, and ends it here.
+            0 => self.send(b" ", &[], deadline),
+            _ => Ok(()),
+        }
+    }
+
+    /// What [`Channel::send_answer`] sent.
+    pub fn receive_answer(&self, deadline: Instant) -> Result<Vec<u8>, ChannelError> {
+        let mut json = Vec::new();
+        loop {
+            let packet = self.receive(deadline)?;
+            let last = packet.bytes.len() < MAX_PACKET;
+            json.extend(packet.bytes);
+            if json.len() > MAX_ANSWER + 1 {
+                return Err(ChannelError::AnswerTooLong);
+            }
+            if last {
+                return Ok(json);
+            }
+        }
+    }
+
     /// The other end's uid, as this process's user namespace sees it.
     pub fn peer_uid(&self) -> io::Result<u32> {
         Ok(peer_credentials(&self.0)?.uid)
@@ -215,6 +252,30 @@ mod tests {
         // A sender that does not keep to it is refused by the receiver.
         rustix::net::send(&a, &vec![7; MAX_PACKET + 1], SendFlags::empty()).unwrap();
         assert!(matches!(b.receive(soon()), Err(ChannelError::TooLarge)));
+    }
+
+    #[test]
+    fn an_answer_is_as_long_as_it_has_to_be() {
+        for length in [1, MAX_PACKET - 1, MAX_PACKET, MAX_PACKET + 1, 3 * MAX_PACKET, 5 * MAX_PACKET + 7] {
+            let (a, b) = pair();
+            let sent = format!("\"{}\"", "x".repeat(length.saturating_sub(2)));
+            let deadline = Instant::now() + Duration::from_secs(20);
+            let expected: String = serde_json::from_str(&sent).unwrap_or_default();
+            let sender = std::thread::spawn(move || a.send_answer(sent.as_bytes(), deadline));
+            let received = b.receive_answer(deadline).unwrap();
+            sender.join().unwrap().unwrap();
+            assert_eq!(serde_json::from_slice::<String>(&received).unwrap_or_default(), expected, "{length}");
+        }
+        // One that breaks off is none.
+        let (a, b) = pair();
+        a.send(&vec![b'x'; MAX_PACKET], &[], soon()).unwrap();
+        drop(a);
+        assert!(matches!(b.receive_answer(soon()), Err(ChannelError::Closed)));
+        let (a, _b) = pair();
+        assert!(matches!(
+            a.send_answer(&vec![b'x'; MAX_ANSWER + 1], soon()),
+            Err(ChannelError::AnswerTooLong)
+        ));
     }
 
     #[test]

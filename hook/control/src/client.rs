@@ -122,8 +122,7 @@ fn exchange(
 ) -> Result<Reply, CallError> {
     let envelope = Envelope { version: VERSION, hello, request };
     channel.send(&serde_json::to_vec(&envelope)?, descriptors, deadline)?;
-    let packet = channel.receive(deadline)?;
-    match serde_json::from_slice(&packet.bytes)? {
+    match serde_json::from_slice(&channel.receive_answer(deadline)?)? {
         Reply::Refused(refusal) => Err(refusal.into()),
         reply => Ok(reply),
     }

@@ -1,5 +1,5 @@
 //! The protocol between Understudy's hook and its sidecar: one `SOCK_SEQPACKET` Unix socket, one packet
-//! for a question (with the descriptors that belong to it), one packet for its answer.
+//! for a question (with the descriptors that belong to it), one packet for its answer, or as many as that takes.
 //!
 //! A packet is whole or it is an error, so nothing can be dribbled; a receiver owns the descriptors before
 //! it looks at a single byte, so none can leak; both ends check who the other is.
@@ -18,7 +18,7 @@ pub mod status;
 pub mod sys;
 
 pub use attach::{Attach, Family, NetnsId, SocketKind, SocketRole};
-pub use channel::{Channel, ChannelError, MAX_DESCRIPTORS, MAX_PACKET, Packet};
+pub use channel::{Channel, ChannelError, MAX_ANSWER, MAX_DESCRIPTORS, MAX_PACKET, Packet};
 pub use client::{CallError, Client, Connection};
 pub use directory::{ControlDirectory, DirectoryError};
 pub use id::{ContainerId, IdError, ImageId};
@@ -27,8 +27,8 @@ pub use message::{
     Prepared, Reattach, Refusal, Reply, Request, User, VERSION, Write,
 };
 pub use operator::{
-    ArmLogin, ArmedStatus, Decide, DecisionStatus, Effect, Lasting, Lines, LoginKept, LoginMade,
-    QuestionStatus,
+    ArmLogin, ArmedStatus, Decide, DecisionStatus, Effect, Explain, Explained, ExplainedRule, Lasting, Lines,
+    LoginKept, LoginMade, Outcome, QuestionStatus,
 };
 pub use server::{AcceptError, Listener};
 pub use status::{ContainerStatus, SecretStatus, Status};

@@ -6,8 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ArmLogin, ArmedStatus, Attach, ContainerId, Decide, DecisionStatus, ImageId, Lines, LoginKept,
-    SecretStatus, Status,
+    ArmLogin, ArmedStatus, Attach, ContainerId, Decide, DecisionStatus, Explain, Explained, ImageId, Lines,
+    LoginKept, SecretStatus, Status,
 };
 
 /// The protocol's version; hook and sidecar of different versions refuse each other.
@@ -63,8 +63,11 @@ pub enum Request {
     Metrics,
     /// Answered by `Secrets`.
     Secrets,
-    /// Ends a container's connections and grants; `container` is an id, a unique prefix of one, or a name.
-    Revoke { container: String },
+    /// Ends a container's connections and grants; `container` is an id, a unique prefix of one, or a name; None: all
+    /// that are known. Answered by `Revoked`.
+    Revoke { container: Option<String> },
+    /// Answered by `Explained`.
+    Explain(Explain),
     /// Answered by `Decided`, or by `Done` if it was for once.
     Decide(Decide),
     /// Takes a decision back. Answered by `Decided`.
@@ -88,6 +91,9 @@ pub enum Reply {
     Status(Status),
     Secrets(Vec<SecretStatus>),
     Decided(DecisionStatus),
+    /// What people call those that were.
+    Revoked(Vec<String>),
+    Explained(Box<Explained>),
     /// In the text format of Prometheus.
     Metrics(String),
     Lines(Lines),

@@ -131,3 +131,58 @@ pub struct Lines {
     /// Whether there are more already.
     pub more: bool,
 }
+
+/// A request that a container could make.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Explain {
+    /// An id, a unique prefix of one, or a name.
+    pub container: String,
+    pub method: String,
+    pub url: String,
+}
+
+/// What policy makes of a request, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Explained {
+    /// As `GET a.example:443/path`.
+    pub request: String,
+    pub container: Option<String>,
+    /// The names of the policies, as in audit lines.
+    pub policy: String,
+    /// What becomes of a host that no rule is about: `deny`, `ask` or `log`.
+    pub mode: String,
+    pub decision: Outcome,
+    /// The place of the rule that decides, if one does.
+    pub rule: Option<String>,
+    /// Of a refusal, as in audit lines.
+    pub reason: Option<String>,
+    /// What would change it.
+    pub remedy: String,
+    /// Every rule about the host, in the order of policies and files.
+    pub rules: Vec<ExplainedRule>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    Allowed,
+    /// It waits for the operator, and is refused without an answer.
+    Asked,
+    Refused,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ExplainedRule {
+    pub place: String,
+    pub effect: Effect,
+    /// As `*.example.com, a.example.net`.
+    pub hosts: String,
+    /// What it asks for or gives beside hosts and paths, in words; may be empty.
+    pub terms: String,
+    /// Whether it matches, or what about the request it does not.
+    pub outcome: String,
+    pub note: Option<String>,
+}

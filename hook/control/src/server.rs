@@ -107,7 +107,7 @@ impl Listener {
 /// Sends the answer, which ends the exchange.
 pub fn answer(channel: &Channel, reply: &Reply, deadline: Instant) -> Result<(), ChannelError> {
     let bytes = serde_json::to_vec(reply).map_err(io::Error::other)?;
-    channel.send(&bytes, &[], deadline)
+    channel.send_answer(&bytes, deadline)
 }
 
 /// Bytes from the socket to a request, or why not. The version is looked at first, since another version may

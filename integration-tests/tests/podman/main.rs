@@ -14,6 +14,7 @@ mod guarded;
 mod hostile;
 mod images;
 mod network;
+mod operator;
 mod refusals;
 mod reload;
 mod scrub;

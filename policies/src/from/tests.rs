@@ -246,6 +246,11 @@ fn many_paths_become_the_directory_that_they_share() {
     let lock = format!("{{{}}}", (0..100).map(member).collect::<Vec<_>>().join(",\n"));
     let found = named("package-lock.json", &lock);
     assert_eq!(found[1], "\"/r/n/**\", # package-lock.json:1 and 99 more; `--all-paths` writes each");
+    let apart = lock.replace("npm.example.com/r/n/p", "npm.example.com/p");
+    assert_eq!(
+        named("package-lock.json", &apart)[1],
+        "\"/**\", # THE WHOLE HOST, since these share no directory: package-lock.json:1 and 99 more; `--all-paths` writes each"
+    );
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("package-lock.json"), lock).unwrap();
     let text = propose(directory.path(), Paths::All).unwrap().text;

@@ -89,7 +89,8 @@ fn patterns(named: &BTreeMap<String, String>, paths: Paths) -> Vec<(String, Stri
             }
         }
         let first = kept.first().map_or("", |(_, place)| place.as_str());
-        let comment = format!("{first} and {} more; `--all-paths` writes each", kept.len() - 1);
+        let wide = if common.is_empty() { "THE WHOLE HOST, since these share no directory: " } else { "" };
+        let comment = format!("{wide}{first} and {} more; `--all-paths` writes each", kept.len() - 1);
         return vec![(format!("{common}/**"), comment)];
     }
     kept.into_iter().map(|(path, place)| (format!("{path}/**"), place.clone())).collect()

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use understudy_control::{
-    Attach, ContainerId, ContainerStatus, Decide, DecisionStatus, Effect, Lasting, Lines, ManagedFile,
-    Prepare, Prepared, Reattach, Refusal, SecretStatus, Status,
+    Attach, ContainerId, ContainerStatus, Decide, DecisionStatus, Effect, Explain, Explained, Lasting, Lines,
+    ManagedFile, Prepare, Prepared, Reattach, Refusal, SecretStatus, Status,
 };
 use understudy_policies::Rule;
 use understudy_policies::annotation::host_and_port;
@@ -23,10 +23,13 @@ use crate::attach::revocations::Revocations;
 use crate::container::Container;
 use crate::credentials::report::Holders;
 use crate::credentials::{Asked, Rights, Terms};
+use crate::decide::Denial;
 use crate::dns::{SyntheticNames, SyntheticRange};
+use crate::explain::verdict;
 use crate::operator::decisions::{self, Decision};
 use crate::operator::questions::Heard;
-use crate::operator::{Decisions, Questions};
+use crate::operator::{Decisions, Questions, limited};
+use crate::reason::Reason;
 
 /// A `Prepare` that is not followed by an `Attach` within this time is forgotten: the start failed in between.
 const PREPARED_FOR: Duration = Duration::from_secs(60);
@@ -168,20 +171,67 @@ impl Registry {
         self.parts.arming.forget(id);
     }
 
-    /// Ends one container's connections and grants, also for its later starts.
-    pub fn revoke(&self, wanted: &str) -> Result<(), Refusal> {
+    /// Ends one container's connections and grants, also for its later starts. What people call it.
+    pub fn revoke(&self, wanted: &str) -> Result<String, Refusal> {
         let known = self.known();
         let (id, entry) = find(&known, wanted)?;
-        if let Known::Attached(attached) = entry {
-            attached.container.revoke();
-        }
-        self.parts.arming.disarm(id);
-        self.parts.revocations.add(id).map_err(|error| {
-            Refusal::new(
-                format!("the connections were ended, but the revocation could not be recorded: {error}"),
+        self.revoke_known([(id, entry)]).map(|labels| labels.into_iter().next().unwrap_or_default())
+    }
+
+    /// The same for every container that is known, in the middle of its start or running.
+    pub fn revoke_all(&self) -> Result<Vec<String>, Refusal> {
+        let known = self.known();
+        let mut labels = self.revoke_known(known.iter())?;
+        labels.sort();
+        Ok(labels)
+    }
+
+    fn revoke_known<'k>(
+        &self,
+        known: impl IntoIterator<Item = (&'k ContainerId, &'k Known)>,
+    ) -> Result<Vec<String>, Refusal> {
+        let mut unrecorded = None;
+        let revoked = known.into_iter().map(|(id, entry)| {
+            // Nothing that fails for one keeps another's connections open.
+            if let Known::Attached(attached) = entry {
+                attached.container.revoke();
+            }
+            self.parts.arming.disarm(id);
+            if let Err(error) = self.parts.revocations.add(id) {
+                unrecorded = Some(error);
+            }
+            entry.name().unwrap_or(id.short()).to_owned()
+        });
+        let revoked = revoked.collect();
+        match unrecorded {
+            None => Ok(revoked),
+            Some(error) => Err(Refusal::new(
+                format!("the connections were ended, but a revocation could not be recorded: {error}"),
                 "make the state volume writable, then revoke again; a restarted container would get its grants back",
-            )
-        })
+            )),
+        }
+    }
+
+    /// What would become of a request of this container now.
+    pub fn explain(&self, wanted: &Explain) -> Result<Explained, Refusal> {
+        let known = self.known();
+        let (id, entry) = find(&known, &wanted.container)?;
+        let rights = self.rights(entry);
+        let explained = verdict::explain(&rights.policy, rights.mode, &wanted.url, &wanted.method);
+        let explained = explained.map_err(|error| {
+            Refusal::new(format!("{error:#}"), "write it as `https://api.example.com/v1/x`")
+        })?;
+        let stopped = match self.not_revoked(id) {
+            Err(Refusal { remedy, .. }) => {
+                Some(Denial { reason: Reason::Revoked, policy: explained.policy.clone(), rule: None, remedy })
+            }
+            Ok(()) => entry.container().and_then(|container| limited(container)),
+        };
+        let explained = match stopped {
+            Some(denial) => verdict::refused(explained, denial),
+            None => explained,
+        };
+        Ok(verdict::named(explained, entry.name().unwrap_or(id.short())))
     }
 
     /// What the operator says about a host, in force when this returns. None if it was for once.
@@ -367,11 +417,10 @@ impl Registry {
     }
 
     fn container_status(&self, id: &ContainerId, entry: &Known) -> ContainerStatus {
-        let (harness, rights, notes) = match entry {
-            Known::Prepared { terms, .. } => {
-                (&terms.harness, (self.parts.decide_rights)(&terms.asked).into(), &terms.notes)
-            }
-            Known::Attached(Attached { container: c, .. }) => (&c.harness, c.rights(), &c.notes),
+        let rights = self.rights(entry);
+        let (harness, notes) = match entry {
+            Known::Prepared { terms, .. } => (&terms.harness, &terms.notes),
+            Known::Attached(Attached { container: c, .. }) => (&c.harness, &c.notes),
         };
         let count = |counter: fn(&crate::container::Counters) -> &std::sync::atomic::AtomicU64| {
             entry.container().map_or(0, |c| counter(&c.counters).load(Relaxed))
@@ -394,6 +443,13 @@ impl Registry {
             denied: count(|c| &c.denied),
             terminated: count(|c| &c.terminated),
             notes: notes.clone(),
+        }
+    }
+
+    fn rights(&self, entry: &Known) -> Arc<Rights> {
+        match entry {
+            Known::Prepared { terms, .. } => (self.parts.decide_rights)(&terms.asked).into(),
+            Known::Attached(attached) => attached.container.rights(),
         }
     }
 
@@ -459,7 +515,9 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::atomic::AtomicUsize;
 
-    use understudy_control::{ArmLogin, Placement, User};
+    use understudy_control::{
+        ArmLogin, Client, ControlDirectory, HelloSecret, Listener, Outcome, Placement, Reply, Request, User,
+    };
     use understudy_policies::{Policy, PolicySet, Verdict};
 
     use super::*;
@@ -782,6 +840,106 @@ mod tests {
         stand.registry.revoke("bbb").unwrap();
         assert!(stand.registry.prepare(prepare("c", "bbb")).is_err());
         assert!(stand.registry.prepare(prepare("b", "two")).is_ok());
+    }
+
+    #[test]
+    fn all_are_revoked_at_once_those_in_the_middle_of_their_start_too() {
+        let stand = stand();
+        for (id, name) in [("a", "one"), ("b", "two"), ("c", "starting")] {
+            stand.registry.prepare(prepare(id, name)).unwrap();
+        }
+        attach(&stand.registry, "a").unwrap();
+        attach(&stand.registry, "b").unwrap();
+        let running: Vec<_> =
+            stand.registry.known().values().filter_map(|entry| entry.container().cloned()).collect();
+        assert_eq!(stand.registry.revoke_all().unwrap(), ["one", "starting", "two"]);
+        assert!(running.len() == 2 && running.iter().all(|container| container.is_revoked()));
+        assert!(attach(&stand.registry, "c").unwrap_err().reason.contains("revoked"));
+        for id in ["a", "b", "c"] {
+            assert!(stand.registry.prepare(prepare(id, "again")).is_err(), "{id}");
+        }
+        // One that comes later is another.
+        stand.registry.prepare(prepare("d", "later")).unwrap();
+        attach(&stand.registry, "d").unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_recorded_is_told_and_cut_all_the_same() {
+        let stand = stand();
+        for (id, name) in [("a", "one"), ("b", "two")] {
+            stand.registry.prepare(prepare(id, name)).unwrap();
+            attach(&stand.registry, id).unwrap();
+        }
+        std::fs::write(stand._state.path().join("revoked"), "not a directory").unwrap();
+        let running: Vec<_> =
+            stand.registry.known().values().filter_map(|entry| entry.container().cloned()).collect();
+        let refusal = stand.registry.revoke_all().unwrap_err();
+        assert!(refusal.reason.contains("could not be recorded"), "{refusal}");
+        assert!(running.len() == 2 && running.iter().all(|container| container.is_revoked()));
+    }
+
+    #[test]
+    fn a_request_is_explained_by_what_the_container_is_under_now() {
+        let stand = stand();
+        stand.registry.prepare(prepare("a", "one")).unwrap();
+        attach(&stand.registry, "a").unwrap();
+        let explain = |container: &str, url: &str| {
+            let (container, method) = (container.to_owned(), "GET".to_owned());
+            stand.registry.explain(&Explain { container, method, url: url.to_owned() })
+        };
+        let refused = explain("one", "https://a.example/x").unwrap();
+        assert_eq!(
+            (refused.decision, refused.reason.as_deref()),
+            (Outcome::Refused, Some("host-not-allowed"))
+        );
+        assert!(refused.remedy.contains("understudy allow a.example --container one"), "{refused:?}");
+        let decide = |effect, lasting| {
+            let host = "a.example".to_owned();
+            let container = Some("one".to_owned());
+            stand.registry.decide(&Decide { effect, host, container, lasting }).unwrap();
+        };
+        decide(Effect::Allow, Lasting::Container);
+        let allowed = explain(&"a".repeat(64), "a.example").unwrap();
+        assert_eq!(
+            (allowed.decision, allowed.rule.as_deref()),
+            (Outcome::Allowed, Some("operator decision 1"))
+        );
+        decide(Effect::Deny, Lasting::Always);
+        let denied = explain("one", "a.example").unwrap();
+        assert_eq!(denied.rule.as_deref(), Some("operator decision 2"));
+        assert!(denied.remedy.contains("`understudy withdraw 2`"), "{denied:?}");
+        assert_eq!(denied.rules.len(), 2);
+        stand.registry.revoke("one").unwrap();
+        assert_eq!(explain("one", "a.example").unwrap().reason.as_deref(), Some("revoked"));
+        assert!(explain("none", "a.example").is_err());
+        assert!(explain("one", "https://10.0.0.1/").unwrap_err().reason.contains("address"));
+    }
+
+    /// A control packet holds 128 KiB.
+    #[test]
+    fn the_status_of_a_thousand_containers_reaches_whoever_asks() {
+        let stand = stand();
+        for number in 0..1000 {
+            let mut one = prepare("a", &format!("agent-{number:04}"));
+            one.id = format!("{number:064x}").parse().unwrap();
+            stand.registry.prepare(one).unwrap();
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let control = ControlDirectory::new(directory.path().join("control"));
+        let hello = HelloSecret::from_hex(&"a".repeat(64)).unwrap();
+        let listener = Listener::bind(&control, hello).unwrap();
+        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let (registry, stopped) = (Arc::new(stand.registry), Arc::clone(&stop));
+        let server = std::thread::spawn(move || crate::attach::server::serve(listener, registry, stopped));
+        let client = Client::new(control, Duration::from_secs(30));
+        let Reply::Status(status) = client.call(Request::Status, &[]).unwrap() else { panic!("no status") };
+        assert_eq!(status.containers.len(), 1000);
+        assert!(serde_json::to_vec(&status).unwrap().len() > understudy_control::MAX_PACKET);
+        assert!(status.containers.iter().enumerate().all(|(number, container)| {
+            container.name.as_deref() == Some(format!("agent-{number:04}").as_str())
+        }));
+        stop.store(true, Relaxed);
+        server.join().unwrap();
     }
 
     #[test]

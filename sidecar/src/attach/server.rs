@@ -80,7 +80,13 @@ fn handle(registry: &Registry, request: Request, descriptors: Vec<OwnedFd>) -> R
         }
         Request::Withdraw { number } => registry.withdraw(number).map(Reply::Decided),
         Request::Lines { from } => Ok(Reply::Lines(registry.lines(from))),
-        Request::Revoke { container } => registry.revoke(&container).map(|()| Reply::Done),
+        Request::Revoke { container: Some(container) } => {
+            registry.revoke(&container).map(|label| Reply::Revoked(vec![label]))
+        }
+        Request::Revoke { container: None } => registry.revoke_all().map(Reply::Revoked),
+        Request::Explain(wanted) => {
+            registry.explain(&wanted).map(|explained| Reply::Explained(Box::new(explained)))
+        }
     };
     result.unwrap_or_else(Reply::Refused)
 }

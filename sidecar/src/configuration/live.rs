@@ -181,6 +181,7 @@ impl Live {
         for (key, changed) in [
             ("extra-ca", settings.extra_ca != before.extra_ca),
             ("notify", settings.notify != before.notify),
+            ("metrics", settings.metrics != before.metrics),
             ("synthetic-range", settings.synthetic_range != before.synthetic_range),
         ] {
             if changed {
@@ -192,6 +193,7 @@ impl Live {
         settings.extra_ca.clone_from(&before.extra_ca);
         settings.synthetic_range = before.synthetic_range;
         settings.notify.clone_from(&before.notify);
+        settings.metrics = before.metrics;
         settings
     }
 

@@ -119,6 +119,7 @@ pub(super) async fn dial(gateway: &Gateway, permit: Permit) -> Result<TcpStream,
             Ok(Err(error @ DialError::Unreachable { .. })) => {
                 Fault::new(Reason::UpstreamFailed, &error.to_string())
             }
+            Ok(Err(error @ DialError::Own { .. })) => Fault::new(Reason::PrivateAddress, &error.to_string()),
             Ok(Err(DialError::Proxy(error))) => Fault::new(Reason::UpstreamProxyFailed, &error.to_string()),
             Err(_) => Fault::new(Reason::UpstreamTimeout, "no connection in time"),
         };

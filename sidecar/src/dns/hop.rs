@@ -9,6 +9,7 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
+use super::own::Closed;
 use super::upstream_proxy::{TunnelError, UpstreamProxy};
 
 /// Only [`super::Resolver`] makes one, for a permit.
@@ -16,6 +17,7 @@ use super::upstream_proxy::{TunnelError, UpstreamProxy};
 pub struct Hop {
     address: SocketAddr,
     tunnel: Option<Tunnel>,
+    closed: Closed,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,17 +31,24 @@ struct Tunnel {
 pub enum DialError {
     #[error("cannot connect to {address}: {source}")]
     Unreachable { address: SocketAddr, source: io::Error },
+    #[error("{address} is an address of the sidecar itself")]
+    Own { address: SocketAddr },
     #[error(transparent)]
     Proxy(#[from] TunnelError),
 }
 
 impl Hop {
-    pub(super) fn straight(address: SocketAddr) -> Self {
-        Self { address, tunnel: None }
+    pub(super) fn straight(address: SocketAddr, closed: Closed) -> Self {
+        Self { address, tunnel: None, closed }
     }
 
-    pub(super) fn through(proxy: &Arc<UpstreamProxy>, at: SocketAddr, target: String) -> Self {
-        Self { address: at, tunnel: Some(Tunnel { proxy: Arc::clone(proxy), target }) }
+    pub(super) fn through(
+        proxy: &Arc<UpstreamProxy>,
+        at: SocketAddr,
+        target: String,
+        closed: Closed,
+    ) -> Self {
+        Self { address: at, tunnel: Some(Tunnel { proxy: Arc::clone(proxy), target }), closed }
     }
 
     /// What is dialled: the upstream, or the proxy.
@@ -54,6 +63,14 @@ impl Hop {
 
     /// A connection to the upstream, on which nothing was said yet. Takes as long as the network does.
     pub async fn connect(&self) -> Result<TcpStream, DialError> {
+        // A proxy that is asked for a name looks it up by itself.
+        let meant = match &self.tunnel {
+            None => Some(self.address),
+            Some(tunnel) => tunnel.target.parse().ok(),
+        };
+        if let Some(address) = meant.filter(|address| self.closed.refuses(*address)) {
+            return Err(DialError::Own { address });
+        }
         let connected = TcpStream::connect(self.address).await.inspect(keep_alive);
         match &self.tunnel {
             None => connected.map_err(|source| DialError::Unreachable { address: self.address, source }),
@@ -70,4 +87,20 @@ fn keep_alive(stream: &TcpStream) {
     let (idle, interval) = (Duration::from_secs(30), Duration::from_secs(10));
     let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(3);
     drop(SockRef::from(stream).set_tcp_keepalive(&keepalive));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_listens_on_this_machine_is_dialled_only_where_the_operator_says() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let dial = |closed| async move { Hop::straight(address, closed).connect().await };
+        assert!(matches!(dial(Closed::Whole).await, Err(DialError::Own { .. })));
+        assert!(matches!(dial(Closed::Port(Some(address.port()))).await, Err(DialError::Own { .. })));
+        assert!(dial(Closed::Port(Some(1))).await.is_ok());
+        assert!(dial(Closed::Port(None)).await.is_ok());
+    }
 }

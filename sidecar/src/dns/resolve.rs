@@ -12,6 +12,7 @@ use hickory_resolver::proto::rr::Name;
 use understudy_policies::HostName;
 
 use super::hop::Hop;
+use super::own::Closed;
 use super::upstream_proxy::{ProxyHost, UpstreamProxy};
 use crate::decide::Permit;
 use crate::dns::SyntheticRange;
@@ -64,6 +65,8 @@ pub struct Resolver {
     upstream: TokioResolver,
     range: SyntheticRange,
     proxy: Option<Arc<UpstreamProxy>>,
+    /// Where the sidecar itself listens.
+    own_port: Option<u16>,
 }
 
 impl std::fmt::Debug for Resolver {
@@ -95,7 +98,7 @@ impl Resolver {
         options.use_hosts_file = ResolveHosts::Never;
         options.timeout = Duration::from_secs(2);
         options.attempts = 2;
-        Ok(Self { pins, upstream: builder.build().map_err(error)?, range, proxy: None })
+        Ok(Self { pins, upstream: builder.build().map_err(error)?, range, proxy: None, own_port: None })
     }
 
     /// With the operator's proxy as the way to everything but what passes by it.
@@ -105,14 +108,24 @@ impl Resolver {
         self
     }
 
+    /// With a port of this machine that no name leads to, a pinned one included.
+    #[must_use]
+    pub fn closing(self, own_port: Option<u16>) -> Self {
+        Self { own_port, ..self }
+    }
+
     pub async fn resolve(&self, permit: Permit) -> Result<Upstream, ResolveDenial> {
         let (host, port) = (permit.host(), permit.port());
         let proxy = self.proxy.as_ref().filter(|proxy| !proxy.is_passed_by(host));
         let pinned = self.pins.get(host);
+        let closed = match pinned {
+            Some(_) => Closed::Port(self.own_port),
+            None => Closed::Whole,
+        };
         if let (None, Some(proxy)) = (pinned, proxy.filter(|proxy| proxy.by_name)) {
             let target = format!("{host}:{port}");
             let at = self.proxy_addresses(proxy).await?;
-            let hops = at.into_iter().map(|at| Hop::through(proxy, at, target.clone())).collect();
+            let hops = at.into_iter().map(|at| Hop::through(proxy, at, target.clone(), closed)).collect();
             return Ok(Upstream { permit, hops });
         }
         let addresses = match pinned {
@@ -125,12 +138,12 @@ impl Resolver {
             }
         };
         let hops = match proxy {
-            None => addresses.into_iter().map(Hop::straight).collect(),
+            None => addresses.into_iter().map(|address| Hop::straight(address, closed)).collect(),
             Some(proxy) => {
                 let at = self.proxy_addresses(proxy).await?;
                 let mut hops = Vec::new();
                 for address in addresses {
-                    hops.extend(at.iter().map(|at| Hop::through(proxy, *at, address.to_string())));
+                    hops.extend(at.iter().map(|at| Hop::through(proxy, *at, address.to_string(), closed)));
                 }
                 hops
             }
@@ -248,6 +261,26 @@ mod tests {
             "192.0.0.192",
         ] {
             assert!(!one(never), "{never}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_pinned_to_this_machine_does_not_lead_to_the_sidecars_own_port() {
+        use understudy_policies::{Policy, PolicySet, Request};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let host: HostName = "x.example".parse().unwrap();
+        let pin = PinnedAddress { address: "127.0.0.1".parse().unwrap(), port: None };
+        let pins = HashMap::from([(host.clone(), vec![pin])]);
+        let nobody = "127.0.0.1:1".parse().unwrap();
+        let resolver =
+            |own| Resolver::new(pins.clone(), &[nobody], SyntheticRange::default()).unwrap().closing(own);
+        let text = format!("[[allow]]\nhost = \"x.example\"\nport = {port}\n");
+        let policy = PolicySet::combine(vec![Arc::new(Policy::parse("p", "p.toml", &text).unwrap())]);
+        for (own, dialled) in [(None, true), (Some(port), false), (Some(1), true)] {
+            let permit = crate::decide::decide(&policy, &Request::new(&host, port, "GET", "/")).unwrap();
+            let upstream = resolver(own).resolve(permit).await.unwrap();
+            assert_eq!(upstream.hops()[0].connect().await.is_ok(), dialled, "{own:?}");
         }
     }
 

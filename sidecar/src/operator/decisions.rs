@@ -15,6 +15,9 @@ use understudy_policies::{Effect as RuleEffect, HostPattern, Ports, Rule};
 /// More than anybody keeps an eye on; `status` has to hold them.
 const MOST: usize = 200;
 
+/// The place of a rule that the operator decided on, before its number.
+pub const DECIDED: &str = "operator decision ";
+
 #[derive(Debug)]
 pub struct Decisions {
     path: PathBuf,
@@ -161,7 +164,7 @@ fn read(text: &str) -> Result<Kept> {
 fn rule(kept: &DecisionStatus) -> Option<Rule> {
     let host = kept.host.parse().ok()?;
     let decision = Decision { effect: kept.effect, host, port: kept.port, container: None, until: None };
-    Some(decision.rule(format!("operator decision {}", kept.number)))
+    Some(decision.rule(format!("{DECIDED}{}", kept.number)))
 }
 
 #[cfg(test)]

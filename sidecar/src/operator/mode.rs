@@ -5,6 +5,8 @@ use std::fmt;
 use understudy_control::{Refusal, annotation};
 use understudy_policies::document::closest;
 
+use crate::reason::Reason;
+
 /// What becomes of a request that no rule is about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -15,6 +17,17 @@ pub enum Mode {
     /// It is allowed; its audit line says by what.
     Log,
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Course {
+    Refuse,
+    Ask,
+    /// It is allowed, by [`LOGGED`].
+    Record,
+}
+
+/// The place of the rule that allows what mode `log` lets through.
+pub const LOGGED: &str = "mode log";
 
 const ALL: [(&str, Mode); 3] = [("deny", Mode::Deny), ("ask", Mode::Ask), ("log", Mode::Log)];
 
@@ -31,6 +44,19 @@ impl Mode {
             };
             Refusal::new(format!("annotation {}: there is no mode `{shown}`", annotation::MODE), remedy)
         })
+    }
+
+    /// What becomes of a request that policy refuses for `reason`.
+    pub fn course(self, reason: Reason) -> Course {
+        use Reason::{HostNotAllowed, MethodNotAllowed, PathNotAllowed, PortNotAllowed};
+        match (self, reason) {
+            (Self::Log, HostNotAllowed | PortNotAllowed | MethodNotAllowed | PathNotAllowed) => {
+                Course::Record
+            }
+            // No rule is about it, so that there is something to ask.
+            (Self::Ask, HostNotAllowed | PortNotAllowed) => Course::Ask,
+            _ => Course::Refuse,
+        }
     }
 
     pub fn name(self) -> &'static str {

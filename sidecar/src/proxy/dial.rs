@@ -14,6 +14,9 @@ use pingora_http::ResponseHeader;
 use super::pool_key::PoolKey;
 use crate::dns::{DialError, Hop, TunnelError, Upstream};
 
+/// pingora's kind of error for an address that is the sidecar's own.
+pub(super) const OWN_ADDRESS: &str = "an address of the sidecar itself";
+
 #[derive(Debug)]
 pub(super) struct Dialer {
     hop: Hop,
@@ -54,6 +57,7 @@ impl L4Connect for Dialer {
         let socket = self.hop.connect().await.map_err(|error| {
             let kind = match &error {
                 DialError::Unreachable { .. } => ErrorType::ConnectError,
+                DialError::Own { .. } => ErrorType::Custom(OWN_ADDRESS),
                 DialError::Proxy(TunnelError::Refused(status)) => {
                     ErrorType::CustomCode("the upstream proxy refused the tunnel", *status)
                 }

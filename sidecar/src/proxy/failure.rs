@@ -2,6 +2,7 @@
 
 use pingora_error::{Error, ErrorSource, ErrorType};
 
+use super::dial::OWN_ADDRESS;
 use crate::reason::Reason;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +37,9 @@ pub(super) fn failure(error: &Error) -> Failure {
         },
         (ErrorSource::Upstream, ErrorType::InvalidCert) => with(Reason::UpstreamUntrusted),
         // Ours, of the dialler.
+        (ErrorSource::Upstream, ErrorType::Custom(what)) if *what == OWN_ADDRESS => {
+            with(Reason::PrivateAddress)
+        }
         (ErrorSource::Upstream, ErrorType::Custom(_)) => with(Reason::UpstreamProxyFailed),
         (ErrorSource::Upstream, ErrorType::CustomCode(what, status)) => {
             Failure { detail: format!("{what} ({status})"), ..with(Reason::UpstreamProxyFailed) }

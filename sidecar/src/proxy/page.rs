@@ -51,10 +51,12 @@ impl Page {
             text.push_str(&format!(" ({rule})"));
         }
         text.push('\n');
-        if let Some(remedy) = &self.remedy {
-            text.push_str(&format!("operator: {remedy}\n"));
-        }
+        text.push_str(&format!("operator: {}\n", self.remedy(reason)));
         text
+    }
+
+    fn remedy(&self, reason: Reason) -> &str {
+        self.remedy.as_deref().unwrap_or_else(|| remedy(reason))
     }
 
     fn json(&self, reason: Reason) -> String {
@@ -67,7 +69,7 @@ impl Page {
             "container": self.container,
             "policy": self.policy,
             "rule": self.rule,
-            "operator": self.remedy,
+            "operator": self.remedy(reason),
         });
         format!("{}\n", json!({ "error": error }))
     }
@@ -167,6 +169,68 @@ fn sentence(reason: Reason) -> &'static str {
     }
 }
 
+/// What the operator would run or write, where nobody said it of this very request.
+fn remedy(reason: Reason) -> &'static str {
+    match reason {
+        Reason::HostNotAllowed
+        | Reason::PortNotAllowed
+        | Reason::MethodNotAllowed
+        | Reason::PathNotAllowed
+        | Reason::PathAmbiguous
+        | Reason::DeniedByRule
+        | Reason::RateLimited => "see what decides with: understudy explain URL --container NAME",
+        Reason::PolicyFailed => "see what is wrong with: understudy check",
+        Reason::AddressLiteral => {
+            "a name is needed: pin one to the address in sidecar.toml, as [names] \"x.example\" = \"ADDRESS\", and allow it with: \
+             understudy allow x.example --container NAME"
+        }
+        Reason::ProtocolNotAllowed => "add to a policy: [[allow]] host = \"HOST\", port = PORT, tcp = true",
+        Reason::NameMismatch
+        | Reason::NameMissing
+        | Reason::Malformed
+        | Reason::ProxyRequest
+        | Reason::TraceMethod
+        | Reason::RequestTrailers
+        | Reason::DirectConnection
+        | Reason::Timeout => {
+            "nothing allows it; the request has to be another. See it with: understudy log --container NAME --denied"
+        }
+        Reason::HandshakeFailed => {
+            "if the program pins certificates, add to a policy: [[allow]] host = \"HOST\", splice = true"
+        }
+        Reason::Overloaded => "see what is open with: understudy status",
+        Reason::LimitReached => "start a new container, or change the limits of its policy",
+        Reason::Revoked => "it stays revoked: remove the container, and create a new one",
+        Reason::ForeignCredential => "declare it as a secret: understudy secrets add NAME --like KIND",
+        Reason::CredentialNotGranted => {
+            "grant it by `grant-to` in secrets.toml and the annotation understudy.secrets; see it with: understudy secrets"
+        }
+        Reason::CredentialMisdirected | Reason::CredentialMisplaced | Reason::CredentialRestricted => {
+            "change `hosts`, `placements`, `methods` or `paths` of the secret in secrets.toml; see them with: understudy secrets"
+        }
+        Reason::BodyTooLarge => "send less, or change `max-body` of the rule that allows it",
+        Reason::BodyEncoded => "nothing allows it; send the body without Content-Encoding",
+        Reason::BodyUndeclared => "nothing allows it; send the body in a type that the endpoint documents",
+        Reason::RealCredential => {
+            "nothing allows it; find out where it came from, and take it back at its provider"
+        }
+        Reason::CredentialInClear => "nothing allows it; use https",
+        Reason::CredentialMinting => "allow it by `minting` of the secret in secrets.toml",
+        Reason::LoginNeeded => "log in again, and take it over with: understudy login import",
+        Reason::PrivateAddress => {
+            "write `private = true` into the rule, or pin the name in sidecar.toml, as [names] \"HOST\" = \"ADDRESS\""
+        }
+        Reason::NameNotFound => "check the name, and `resolvers` in sidecar.toml",
+        Reason::UpstreamUntrusted => "if it is yours, name its authority by `extra-ca` in sidecar.toml",
+        Reason::UpstreamProxyFailed => "check [upstream-proxy] in sidecar.toml",
+        Reason::UpstreamFailed | Reason::UpstreamTimeout => "nothing has to be allowed; try again later",
+        Reason::UnreadableAnswer => {
+            "nothing allows it; see the line with: understudy log --container NAME --denied"
+        }
+        Reason::Internal => "see the sidecar's log, and report it",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,6 +264,29 @@ mod tests {
              reason: host-not-allowed\ncontainer: agent\npolicy: harness-only (web.toml:3)\n\
              operator: add [[allow]] host = \"evil.example\"\n"
         );
+    }
+
+    #[test]
+    fn every_reason_is_one_sentence_and_says_what_would_allow_it() {
+        let mut sentences = std::collections::BTreeSet::new();
+        for reason in Reason::ALL {
+            let page = Page { reason: Some(*reason), remedy: None, ..page() };
+            let text = page.render(&HeaderMap::new()).body;
+            assert!(sentences.insert(sentence(*reason)), "{reason:?} says what another one says");
+            assert_eq!(text.matches("reason: ").count(), 1, "{text}");
+            assert!(text.contains(&format!("\nreason: {}\n", reason.code())), "{text}");
+            let remedy = text.lines().last().unwrap().strip_prefix("operator: ").unwrap();
+            assert!(remedy.len() > 20, "{text}");
+            // A command, a file or key to change, or that there is none.
+            let helps = ["understudy ", ".toml", "policy", "rule", "nothing ", "remove the container", "log"];
+            assert!(helps.iter().any(|word| remedy.contains(word)), "{text}");
+            let json = page.render(&accept("application/json")).body;
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert_eq!(
+                (&json["error"]["type"], &json["error"]["operator"]),
+                (&reason.code().into(), &remedy.into())
+            );
+        }
     }
 
     #[test]
