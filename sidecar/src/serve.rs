@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use understudy_control::{ControlDirectory, HelloSecret, Listener};
 
-use crate::accounts::{Client, Keeper, Store};
+use crate::accounts::{Client, Keeper};
 use crate::attach::descriptors::Sockets;
 use crate::attach::registry::{Registry, RegistryParts};
 use crate::attach::revocations::Revocations;
@@ -120,7 +120,7 @@ fn build(
     write_roots(&roots_file, &settings.extra_ca)?;
     let range = settings.synthetic_range;
     let late = LateRegistry::default();
-    let accounts = keeper(directories, live, resolver, &roots_file, &late)?;
+    let accounts = keeper(live, resolver, &roots_file, &late)?;
     tokio::spawn(Arc::clone(&accounts).run());
     let on_ask =
         notifier.map(|notifier| -> OnAsk { Box::new(move |question| notifier.tell_of_question(question)) });
@@ -206,14 +206,13 @@ fn open_metrics(live: &Live, registry: &Arc<Registry>) -> Result<()> {
 }
 
 fn keeper(
-    directories: &Directories,
     live: &Arc<Live>,
     resolver: &Current<Resolver>,
     roots_file: &Path,
     late: &LateRegistry,
 ) -> Result<Arc<Keeper>> {
     let client = Client::new(&read_roots(roots_file)?, resolver.clone()).context("upstream roots")?;
-    let (store, vault) = (Store::new(directories.accounts()), live.vault().clone());
+    let (store, vault) = (live.store().clone(), live.vault().clone());
     let (live, late) = (Arc::clone(live), Arc::clone(late));
     let reload = move || {
         live.reload_accounts();
