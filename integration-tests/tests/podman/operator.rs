@@ -128,6 +128,42 @@ fn lines_are_asked_for_learned_from_and_compared() {
     assert!(!metrics.contains("refused.example") && !metrics.contains(&agent.name), "{metrics}");
 }
 
+/// docs/policies.md, step by step.
+#[test]
+fn the_first_ten_minutes_of_the_documentation_work() {
+    let agent = asleep(Agent::new("generic"));
+    let url = "https://shop.example/operator/first";
+    assert!(answer(&agent, url).contains("refused by policy"));
+    let explained = told(&["explain", url, "--container", &agent.name]);
+    assert!(
+        explained.code == Some(2) && explained.stdout.contains("refused: host-not-allowed"),
+        "{}",
+        explained.text()
+    );
+    done(&["allow", "shop.example", "--container", &agent.name]);
+    assert!(answer(&agent, url).contains("HTTP 404"));
+
+    let policies = stand().paths.configuration.join("policies");
+    let (first, learned) = (policies.join("first-web.toml"), policies.join("first-agent.toml"));
+    std::fs::write(&first, done(&["policy", "new"])).unwrap();
+    std::fs::write(&learned, done(&["learn", &agent.name])).unwrap();
+    let check = told(&["check"]);
+    let explained = told(&["explain", url, "--policy", "harness-only,first-agent"]);
+    let other = told(&["explain", url, "--policy", "harness-only,first-web"]);
+    // The files are seen by the one who looks, and by the sidecar a moment later.
+    let ran = || {
+        let next = Agent::new("generic").annotation("understudy.policy", "harness-only first-agent");
+        next.run(&["curl", "-sS", "-w", "\nHTTP %{http_code}\n", url])
+    };
+    let started = until("the policy", || Ok(ran()?.text().contains("HTTP 404")));
+    for file in [first, learned] {
+        std::fs::remove_file(file).unwrap();
+    }
+    assert_eq!(check.code, Some(0), "{}", check.text());
+    assert_eq!((explained.code, other.code), (Some(0), Some(2)), "{}{}", explained.text(), other.text());
+    assert!(started.is_ok(), "{}", ran().unwrap().text());
+}
+
 /// A person at `podman exec -it SIDECAR understudy watch`.
 struct Watcher {
     process: Child,
