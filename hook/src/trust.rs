@@ -131,7 +131,7 @@ fn certificates(pem: &[u8]) -> (Vec<Vec<u8>>, usize) {
 
 /// RFC 7468: lines of 64 characters. Nothing of the source but the certificate itself is carried over.
 fn encode(certificates: &[Vec<u8>]) -> String {
-    let mut pem = String::new();
+    let mut pem = String::with_capacity(certificates.iter().map(|der| der.len() * 3 / 2 + 64).sum());
     for der in certificates {
         pem.push_str("-----BEGIN CERTIFICATE-----\n");
         let text = base64::engine::general_purpose::STANDARD.encode(der);

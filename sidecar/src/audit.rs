@@ -171,8 +171,9 @@ impl Audit {
         let named = |path: String| {
             let stand_ins =
                 vault.secrets().iter().flat_map(|secret| secret.stand_ins().map(move |s| (s, secret)));
-            stand_ins.fold(path, |path, (stand_in, secret)| {
-                path.replace(stand_in, &format!("{{{}}}", secret.name()))
+            stand_ins.fold(path, |path, (stand_in, secret)| match path.contains(stand_in) {
+                true => path.replace(stand_in, &format!("{{{}}}", secret.name())),
+                false => path,
             })
         };
         self.withheld(path_and_query)

@@ -4,6 +4,7 @@ pub mod accept;
 pub mod classify;
 pub mod connect;
 pub mod identity;
+mod line;
 pub mod original;
 pub mod raw;
 mod refusal;

@@ -3,7 +3,7 @@
 //! Nothing in it is secret, so it is neither encrypted nor signed with a password: Java (17 was tried) opens it with any
 //! password and with none, whatever `javax.net.ssl.trustStorePassword` says.
 
-use super::der::{BMP_STRING, CONTEXT_0, OCTET_STRING, SEQUENCE, SET, element};
+use super::der::{BMP_STRING, CONTEXT_0, OCTET_STRING, SEQUENCE, SET, element, nested};
 
 /// 1.2.840.113549.1.7.1, `data` of PKCS #7.
 const DATA: &[u8] = &[0x06, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 7, 1];
@@ -23,14 +23,11 @@ const THREE: &[u8] = &[0x02, 1, 3];
 /// A store that trusts these certificates (DER); they are called by their number.
 pub(super) fn trust_store(certificates: &[&[u8]]) -> Vec<u8> {
     let bags: Vec<Vec<u8>> = certificates.iter().enumerate().map(|(number, der)| bag(number, der)).collect();
-    let contents = element(SEQUENCE, &[&bags.concat()]);
-    let authenticated_safe = element(SEQUENCE, &[&data(&contents)]);
-    element(SEQUENCE, &[THREE, &data(&authenticated_safe)])
-}
-
-/// A ContentInfo of PKCS #7.
-fn data(content: &[u8]) -> Vec<u8> {
-    element(SEQUENCE, &[DATA, &element(CONTEXT_0, &[&element(OCTET_STRING, &[content])])])
+    // Twice a ContentInfo of PKCS #7, around the list of bags and around the list of that one.
+    let content_info: [(u8, &[u8]); 3] = [(OCTET_STRING, &[]), (CONTEXT_0, &[]), (SEQUENCE, DATA)];
+    let list: [(u8, &[u8]); 1] = [(SEQUENCE, &[])];
+    let store: [(u8, &[u8]); 1] = [(SEQUENCE, THREE)];
+    nested(&[&list[..], &content_info, &list, &content_info, &store].concat(), &bags.concat())
 }
 
 fn bag(number: usize, certificate: &[u8]) -> Vec<u8> {

@@ -16,14 +16,12 @@ use tokio_rustls::TlsAcceptor;
 use super::classify::{Classified, Hello, LIMIT, classify};
 use super::connect::{self, Asked};
 use super::identity::{Standing, of_plain, of_tls};
+use super::line::{Fault, Line};
 use super::raw;
 use super::refusal;
-use super::relay::Passed;
-use super::splice::{self, By, Splice, forbidden};
+use super::splice::{self, By, Splice};
 use super::ssh::{self, Ssh};
-use crate::audit::{Audit, Decision, Entry};
 use crate::container::{Container, OpenConnection};
-use crate::decide::Permit;
 use crate::dns::Origin;
 use crate::proxy::{Conn, Downstream, Gateway, Replay, Wire};
 use crate::reason::Reason;
@@ -99,22 +97,13 @@ async fn converse(
     line: &mut Line,
     worker: usize,
 ) -> Result<(), Fault> {
-    // Boxed: what it takes to get there is large, and would stay for the connection's life.
+    // Boxed: what it takes to get there is large, and would stay for the connection's life. What passes no requests is
+    // large, too.
     let established = Box::pin(establish(stream, container, gateway, line, worker)).await?;
     let (stream, http2, downstream) = match established {
         Established::Requests { stream, http2, downstream } => (stream, http2, downstream),
-        Established::Ssh(ssh) => return ssh.serve(container, gateway, line).await,
-        Established::Splice(splice) => {
-            let (passed, permit) = (Arc::new(Passed::default()), splice.permit.clone());
-            let (by, connected) = (splice.by, || line.passes(&permit, &passed));
-            return tokio::select! {
-                result = splice.pass(gateway, &passed, connected) => result,
-                () = forbidden(gateway, container, &permit, by) => {
-                    let detail = "the configuration was changed, and does not let it through any more";
-                    Err(Fault::new(Reason::HostNotAllowed, detail))
-                }
-            };
-        }
+        Established::Ssh(ssh) => return Box::pin(ssh.serve(container, gateway, line)).await,
+        Established::Splice(splice) => return Box::pin(splice.serve(container, gateway, line)).await,
     };
     gateway.converse(stream, &downstream).await;
     if downstream.requests() > 0 {
@@ -408,95 +397,16 @@ fn handshake_fault(error: &io::Error, hello: &Hello) -> Fault {
     Fault::new(Reason::HandshakeFailed, &detail)
 }
 
-/// Why a connection did not become requests.
-pub(super) struct Fault {
-    /// None if it is the container that ended it.
-    reason: Option<Reason>,
-    detail: String,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Fault {
-    pub(super) fn new(reason: Reason, detail: &str) -> Self {
-        Self { reason: Some(reason), detail: detail.to_owned() }
-    }
-
-    pub(super) fn broken_off(detail: &str) -> Self {
-        Self { reason: None, detail: detail.to_owned() }
-    }
-
-    /// As the container is told it.
-    pub(super) fn message(&self) -> String {
-        let code = self.reason.map(|reason| format!("{}: ", reason.code())).unwrap_or_default();
-        format!("understudy: {code}{}", self.detail)
-    }
-}
-
-/// The one audit line of a connection without requests, spliced ones among them; written when dropped, also after a panic.
-pub(super) struct Line {
-    container: Arc<Container>,
-    audit: Audit,
-    entry: Option<Entry>,
-    downstream: Option<Arc<Downstream>>,
-    passed: Option<Arc<Passed>>,
-}
-
-impl Line {
-    fn new(container: Arc<Container>, audit: Audit) -> Self {
-        let mut entry = Entry::new(&container, "tcp");
-        entry.reason = Some(Reason::Internal);
-        Self { container, audit, entry: Some(entry), downstream: None, passed: None }
-    }
-
-    pub(super) fn entry(&mut self, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = &mut self.entry {
-            change(entry);
+    /// Each open connection has one of these for as long as it lives.
+    #[test]
+    fn the_task_of_a_connection_is_small() {
+        fn size<A, B, C, D, E, F>(_: impl Fn(A, B, C, D, E) -> F) -> usize {
+            size_of::<F>()
         }
-    }
-
-    fn becomes(&mut self, downstream: &Arc<Downstream>) {
-        if let Some(name) = &downstream.identity.name {
-            self.entry(|entry| entry.host = Some(name.to_string()));
-        }
-        self.downstream = Some(Arc::clone(downstream));
-    }
-
-    /// What it carries is passed through from now on.
-    pub(super) fn passes(&mut self, permit: &Permit, passed: &Arc<Passed>) {
-        self.entry(|entry| {
-            (entry.decision, entry.reason) = (Decision::Allowed, None);
-            entry.rule = Some(permit.rule().to_owned());
-        });
-        self.passed = Some(Arc::clone(passed));
-    }
-
-    fn fail(&mut self, fault: Fault) {
-        self.entry(|entry| {
-            entry.reason = fault.reason;
-            entry.detail = Some(fault.detail).filter(|detail| !detail.is_empty());
-            if fault.reason == Some(Reason::Revoked) || entry.decision == Decision::Allowed {
-                entry.decision = Decision::Terminated;
-            }
-        });
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        let Some(mut entry) = self.entry.take() else { return };
-        // Requests have lines of their own.
-        if self.downstream.as_ref().is_some_and(|downstream| downstream.requests() > 0) {
-            return;
-        }
-        if let Some(passed) = &self.passed {
-            (entry.bytes_up, entry.bytes_down) = (passed.up.load(Relaxed), passed.down.load(Relaxed));
-            self.container.counters.bytes.fetch_add(entry.bytes_up + entry.bytes_down, Relaxed);
-        }
-        match entry.decision {
-            Decision::Allowed => &self.container.counters.allowed,
-            Decision::Denied => &self.container.counters.denied,
-            Decision::Terminated => &self.container.counters.terminated,
-        }
-        .fetch_add(1, Relaxed);
-        self.audit.write(entry);
+        assert!(size(connection) <= 1536, "{}", size(connection));
     }
 }

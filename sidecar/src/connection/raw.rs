@@ -7,8 +7,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 use understudy_policies::Verdict;
 
-use super::accept::Fault;
 use super::classify::{Classified, LIMIT, classify};
+use super::line::Fault;
 use super::relay::{Passed, write};
 use crate::container::Container;
 use crate::decide::{Permit, decide_raw};

@@ -1,5 +1,6 @@
 //! TLS that is passed through without being decrypted, where a rule says `splice = true`. No secret is swapped in it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -7,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use understudy_policies::HostName;
 
-use super::accept::Fault;
+use super::line::{Fault, Line};
 use super::raw;
 use super::refusal;
 use super::relay::{Broken, Passed, relay, write};
@@ -48,7 +49,7 @@ pub(super) enum By {
 }
 
 /// Returns once it would not be let through any more.
-pub(super) async fn forbidden(gateway: &Gateway, container: &Container, permit: &Permit, by: By) {
+async fn forbidden(gateway: &Gateway, container: &Container, permit: &Permit, by: By) {
     let mut changing = container.changing();
     loop {
         let still = match by {
@@ -62,13 +63,25 @@ pub(super) async fn forbidden(gateway: &Gateway, container: &Container, permit: 
 }
 
 impl Splice {
-    /// Ok when both sides have ended. `connected` is told once there is an upstream.
-    pub(super) async fn pass(
+    /// Ok when both sides have ended. It ends sooner if policy is another and does not let it through any more.
+    pub(super) async fn serve(
         self,
+        container: &Container,
         gateway: &Gateway,
-        passed: &Passed,
-        connected: impl FnOnce(),
+        line: &mut Line,
     ) -> Result<(), Fault> {
+        let (passed, permit, by) = (Arc::new(Passed::default()), self.permit.clone(), self.by);
+        tokio::select! {
+            result = self.pass(gateway, &passed, || line.passes(&permit, &passed)) => result,
+            () = forbidden(gateway, container, &permit, by) => {
+                let detail = "the configuration was changed, and does not let it through any more";
+                Err(Fault::new(Reason::HostNotAllowed, detail))
+            }
+        }
+    }
+
+    /// Ok when both sides have ended. `connected` is told once there is an upstream.
+    async fn pass(self, gateway: &Gateway, passed: &Passed, connected: impl FnOnce()) -> Result<(), Fault> {
         let Self { permit, stream, mut first, silent, by: _ } = self;
         let upstream = match dial(gateway, permit).await {
             Ok(upstream) => upstream,

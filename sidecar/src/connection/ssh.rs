@@ -18,7 +18,7 @@ use understudy_policies::{HostName, Request};
 use self::command::Command;
 use self::cut::Cut;
 use self::door::{Door, Guest};
-use super::accept::{Fault, Line};
+use super::line::{Fault, Line};
 use super::relay::Passed;
 use crate::container::Container;
 use crate::credentials::Vault;

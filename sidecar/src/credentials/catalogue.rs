@@ -14,13 +14,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aho_corasick::AhoCorasick;
-use http::Method;
 use understudy_policies::document::closest;
-use understudy_policies::{DocumentError, HostName, HostPattern, RequestPath};
+use understudy_policies::{DocumentError, HostName};
 
 pub use alphabet::Alphabet;
 pub use checksum::Checksum;
-use endpoint::Readings;
 pub use endpoint::{Creates, Endpoint};
 pub use minted::Minted;
 pub use oauth::{Encoding, LoginFile, Oauth, TokenEndpoint};
@@ -192,49 +190,20 @@ impl Catalogue {
         likes: &'c [&'c str],
     ) -> impl Iterator<Item = &'c Endpoint> {
         self.providers().flat_map(move |provider| {
-            let liked = provider.kinds.iter().any(|kind| likes.contains(&kind.name.as_str()));
-            provider.endpoints.iter().filter(move |endpoint| {
-                liked && endpoint.hosts.is_empty() || endpoint::is_at(endpoint, host, provider.all_hosts())
-            })
+            let own = provider.is_at(host, likes);
+            provider.endpoints.iter().filter(move |endpoint| endpoint::is_among(&endpoint.hosts, host, own))
         })
     }
 
-    /// What the answer to such a request holds, where `likes` are the kinds of the secrets that are bound to `host`.
-    pub fn minted_by<'c>(
+    /// What answers of `host` hold, where `likes` are the kinds of the secrets that are bound to it.
+    pub fn minted_at<'c>(
         &'c self,
         host: &'c HostName,
-        method: &'c Method,
-        path: &'c RequestPath,
         likes: &'c [&'c str],
     ) -> impl Iterator<Item = &'c Minted> {
         self.providers().flat_map(move |provider| {
-            let liked = provider.kinds.iter().any(|kind| likes.contains(&kind.name.as_str()));
-            let here = liked.then(|| HostPattern::Exact(host.clone()));
-            provider.minted.iter().filter(move |minted| {
-                minted.is_made_by(host, method, path, provider.all_hosts().chain(&here))
-            })
-        })
-    }
-
-    /// What a server could make for a request that does not surely ask for it: its answer would not be searched for it.
-    pub fn perhaps_minted_by<'c>(
-        &'c self,
-        host: &'c HostName,
-        method: &'c Method,
-        methods: &'c [Method],
-        path: &'c str,
-        likes: &'c [&'c str],
-    ) -> impl Iterator<Item = &'c Minted> {
-        let (parsed, readings) = (RequestPath::parse(path).ok(), Readings::of(path));
-        self.providers().flat_map(move |provider| {
-            let liked = provider.kinds.iter().any(|kind| likes.contains(&kind.name.as_str()));
-            let here = liked.then(|| HostPattern::Exact(host.clone()));
-            let (parsed, readings) = (parsed.clone(), readings.clone());
-            provider.minted.iter().filter(move |minted| {
-                let own = || provider.all_hosts().chain(&here);
-                let surely = parsed.as_ref().is_some_and(|path| minted.is_made_by(host, method, path, own()));
-                !surely && minted.could_be_made_by(host, methods, &readings, own())
-            })
+            let own = provider.is_at(host, likes);
+            provider.minted.iter().filter(move |minted| endpoint::is_among(&minted.hosts, host, own))
         })
     }
 
@@ -271,8 +240,11 @@ impl Catalogue {
 }
 
 impl Provider {
-    fn all_hosts(&self) -> impl Iterator<Item = &HostPattern> {
-        self.hosts.iter().chain(self.kinds.iter().flat_map(|kind| &kind.hosts))
+    /// Whether `host` is one of its own, or of a secret that is like one of its kinds.
+    fn is_at(&self, host: &HostName, likes: &[&str]) -> bool {
+        let mut hosts = self.hosts.iter().chain(self.kinds.iter().flat_map(|kind| &kind.hosts));
+        hosts.any(|pattern| pattern.matches(host))
+            || self.kinds.iter().any(|kind| likes.contains(&kind.name.as_str()))
     }
 }
 

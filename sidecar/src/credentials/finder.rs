@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::iter::successors;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError};
 use base64::Engine;
@@ -63,21 +64,13 @@ impl fmt::Debug for Finder {
 }
 
 /// `text` itself, and what is left after undoing percent-encoding, as often as that changes something.
-pub fn decoded_forms(text: &[u8]) -> Vec<Cow<'_, [u8]>> {
-    let mut forms = vec![Cow::Borrowed(text)];
-    let mut current = Cow::Borrowed(text);
-    for _ in 0..DECODINGS {
-        if !current.contains(&b'%') {
-            break;
-        }
-        let decoded: Vec<u8> = percent_decode(&current).collect();
-        if decoded == *current {
-            break;
-        }
-        current = Cow::Owned(decoded);
-        forms.push(current.clone());
-    }
-    forms
+pub fn decoded_forms(text: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    let decoded = |text: &Cow<'_, [u8]>| {
+        let encoded = text.contains(&b'%');
+        let decoded = encoded.then(|| percent_decode(text).collect::<Vec<u8>>())?;
+        (decoded != **text).then_some(Cow::Owned(decoded))
+    };
+    successors(Some(Cow::Borrowed(text)), decoded).take(1 + DECODINGS)
 }
 
 /// Plain, and for each alignment and alphabet the part of its Base64 that is the same whatever stands around it.

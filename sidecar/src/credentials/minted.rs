@@ -97,7 +97,7 @@ fn in_place(
 }
 
 fn nothing_else(minted: &MintedNow, place: Place<'_>, text: &[u8]) -> Result<(), CredentialDenial> {
-    let forms = decoded_forms(text);
+    let forms: Vec<_> = decoded_forms(text).collect();
     let holds = |word: &str| forms.iter().any(|form| contains(form, word.as_bytes()));
     for credential in minted.all() {
         let Some(stand_in) = &credential.stand_in else { continue };
@@ -147,7 +147,7 @@ impl MintedNow {
     /// Whether a stand-in of one is in `text`.
     pub(super) fn is_in(&self, text: &[u8]) -> bool {
         let stand_ins = self.all().filter_map(|credential| credential.stand_in.as_deref());
-        let forms = decoded_forms(text);
+        let forms: Vec<_> = decoded_forms(text).collect();
         stand_ins.into_iter().any(|word| forms.iter().any(|form| contains(form, word.as_bytes())))
     }
 }

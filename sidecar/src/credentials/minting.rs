@@ -1,10 +1,14 @@
 //! Endpoints that create or store credentials, at hosts of our secrets: whoever may use them needs no secret of ours
 //! afterwards, so they are refused unless a secret says otherwise. Pure.
 
-use http::Method;
+use std::cell::LazyCell;
+use std::ops::Deref;
 
-use super::catalogue::Endpoint;
+use http::Method;
+use understudy_policies::RequestPath;
+
 use super::catalogue::endpoint::{Readings, methods};
+use super::catalogue::{Endpoint, Minted};
 use super::declaration::Declaration;
 use super::examine::{CredentialDenial, RequestHead, Swaps};
 use super::grants::Grants;
@@ -26,7 +30,8 @@ pub(super) fn check(
     }
     let likes: Vec<&str> = bound.iter().filter_map(|d| Some(d.like.as_ref()?.name.as_str())).collect();
     let methods = methods(head.method, head.headers);
-    let readings = Readings::of(head.uri.path());
+    // Of the path of a host that has such an endpoint.
+    let readings = LazyCell::new(|| Readings::of(head.uri.path()));
     let is_used = |secret: &&Declaration| {
         if swaps.secrets.is_empty() {
             grants.contains(&secret.name)
@@ -43,7 +48,7 @@ pub(super) fn check(
         method && !allowed && endpoint.path.matches(&readings)
     };
     match vault.catalogue().endpoints_at(head.host, &likes).find(meant) {
-        None => plainly(vault, head, &methods, &likes),
+        None => plainly(vault, head, &methods, &readings, &likes),
         Some(endpoint) => {
             let secret = used.iter().find(|secret| !allows(secret, endpoint)).copied();
             Err(denial(endpoint, swaps, secret))
@@ -57,11 +62,17 @@ fn plainly(
     vault: &Vault,
     head: &RequestHead<'_>,
     methods: &[Method],
+    readings: &impl Deref<Target = Readings>,
     likes: &[&str],
 ) -> Result<(), CredentialDenial> {
-    let catalogue = vault.catalogue();
-    let mut perhaps = catalogue.perhaps_minted_by(head.host, head.method, methods, head.uri.path(), likes);
-    let Some(minted) = perhaps.find(|minted| minted.wrap) else { return Ok(()) };
+    let surely = |minted: &Minted| {
+        RequestPath::parse(head.uri.path()).is_ok_and(|path| minted.is_made_by(head.method, &path))
+    };
+    let mut wrapped = vault.catalogue().minted_at(head.host, likes).filter(|minted| minted.wrap);
+    let Some(minted) = wrapped.find(|minted| minted.could_be_made_by(methods, readings) && !surely(minted))
+    else {
+        return Ok(());
+    };
     let paths: Vec<String> =
         minted.spellings.iter().map(|path| format!("`{} {path}`", minted.method)).collect();
     Err(CredentialDenial {

@@ -1,7 +1,7 @@
 //! Finds known values in a stream of bytes, however it is cut, and puts their counterparts in their places.
 //!
 //! `form` knows the ways in which a value can be written (plain or with escapes, hex, Base64), `patterns` has all values
-//! of one search together, `stream` is the search through one body or message, `searches` what one vault's secrets call for. Answers are searched for real values,
+//! of one search together, `starts` where one could start, `stream` is the search through one body or message, `searches` what one vault's secrets call for. Answers are searched for real values,
 //! which leave as stand-ins; requests are searched for real values, which must not leave.
 
 mod base64;
@@ -10,6 +10,7 @@ mod form;
 mod hex;
 mod patterns;
 mod searches;
+mod starts;
 mod stream;
 
 pub use form::Forms;

@@ -199,9 +199,10 @@ fn clean_head(head: &mut ResponseHeader, searches: &Searches) -> Result<u64, Fai
     if searches.answers().is_empty() {
         return Ok(0);
     }
-    let mut headers = head.headers.clone();
-    let replaced = clean(&mut headers, searches);
-    if headers != head.headers {
+    let mut replaced = 0;
+    if head.headers.iter().any(|(name, value)| searches.are_for(name, value)) {
+        let mut headers = head.headers.clone();
+        replaced = clean(&mut headers, searches);
         let names: Vec<HeaderName> = head.headers.keys().cloned().collect();
         for name in names {
             head.remove_header(&name);
@@ -229,11 +230,8 @@ fn clean(headers: &mut HeaderMap, searches: &Searches) -> u64 {
             *value = HeaderValue::from_bytes(&out).unwrap_or(HeaderValue::from_static(""));
         }
     }
-    let holds = |name: &HeaderName, value: &HeaderValue| {
-        searches.real_value_in(name.as_str().as_bytes()) || searches.real_value_in(value.as_bytes())
-    };
-    let unclean: Vec<HeaderName> =
-        headers.iter().filter(|(name, value)| holds(name, value)).map(|(name, _)| name.clone()).collect();
+    let unclean = headers.iter().filter(|(name, value)| searches.real_value_in_header(name, value));
+    let unclean: Vec<HeaderName> = unclean.map(|(name, _)| name.clone()).collect();
     for name in unclean {
         headers.remove(name);
         replaced += 1;

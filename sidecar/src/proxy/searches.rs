@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use http::{HeaderName, HeaderValue};
+
 use crate::accounts::Account;
 use crate::credentials::scrub::{Patterns, Watched};
 use crate::credentials::{Grants, Holdings, RequestHead, Vault};
@@ -69,6 +71,15 @@ impl Searches {
     /// Whether WebSockets are read frame by frame; without any secret there is nothing to look for.
     pub(super) fn of_frames(&self) -> bool {
         !self.requests.is_empty()
+    }
+
+    /// Whether a header of an answer holds anything that it is scrubbed of.
+    pub(super) fn are_for(&self, name: &HeaderName, value: &HeaderValue) -> bool {
+        self.answers.are_in(value.as_bytes()) || self.real_value_in_header(name, value)
+    }
+
+    pub(super) fn real_value_in_header(&self, name: &HeaderName, value: &HeaderValue) -> bool {
+        self.real_value_in(name.as_str().as_bytes()) || self.real_value_in(value.as_bytes())
     }
 
     /// In any form that is looked for in heads.

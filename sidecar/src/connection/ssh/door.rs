@@ -13,7 +13,7 @@ use russh::{
 use tokio::sync::mpsc;
 use understudy_policies::HostName;
 
-use super::super::accept::Fault;
+use super::super::line::Fault;
 use crate::credentials::ssh::HostKey;
 use crate::credentials::{Grants, Vault};
 use crate::reason::Reason;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use russh::ChannelMsg;
 use tokio::time::sleep;
 
-use super::super::accept::Fault;
+use super::super::line::Fault;
 use super::super::relay::Passed;
 use super::door::Guest;
 use super::upstream::Upstream;

@@ -9,7 +9,7 @@ use russh::{ChannelReadHalf, ChannelWriteHalf, SshId};
 use tokio::time::timeout;
 use understudy_policies::HostName;
 
-use super::super::accept::Fault;
+use super::super::line::Fault;
 use super::super::splice::dial;
 use super::GIT_PROTOCOL;
 use super::command::Command;

@@ -254,26 +254,9 @@ pub fn dashed(name: &HeaderName) -> Cow<'_, str> {
     if name.contains('_') { name.replace('_', "-").into() } else { name.into() }
 }
 
-/// Whether the endpoint is at `host`; `own` are the hosts that it is at without any of its own.
-pub fn is_at<'h>(
-    endpoint: &'h Endpoint,
-    host: &HostName,
-    own: impl IntoIterator<Item = &'h HostPattern>,
-) -> bool {
-    is_among(&endpoint.hosts, host, own)
-}
-
-/// The same of a list of hosts.
-pub(super) fn is_among<'h>(
-    hosts: &'h [HostPattern],
-    host: &HostName,
-    own: impl IntoIterator<Item = &'h HostPattern>,
-) -> bool {
-    if hosts.is_empty() {
-        own.into_iter().any(|pattern| pattern.matches(host))
-    } else {
-        hosts.iter().any(|pattern| pattern.matches(host))
-    }
+/// Whether `host` is one of `hosts`; without any, `own` says it.
+pub(super) fn is_among(hosts: &[HostPattern], host: &HostName, own: bool) -> bool {
+    if hosts.is_empty() { own } else { hosts.iter().any(|pattern| pattern.matches(host)) }
 }
 
 #[cfg(test)]

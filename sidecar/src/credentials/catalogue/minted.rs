@@ -1,9 +1,9 @@
 //! Credentials that a provider makes for a session, in the answer to a declared request, and that a client uses afterwards.
 
 use http::Method;
-use understudy_policies::{HostName, HostPattern, PathPattern, RequestPath};
+use understudy_policies::{HostPattern, PathPattern, RequestPath};
 
-use super::endpoint::{EndpointPath, Readings, is_among};
+use super::endpoint::{EndpointPath, Readings};
 use crate::credentials::placement::{Placement, Pointer};
 
 /// Where one comes from, and where it may go.
@@ -30,29 +30,13 @@ pub struct Minted {
 }
 
 impl Minted {
-    /// Whether a request surely asks for one. `own` are the hosts that it is made at without any of its own.
-    pub fn is_made_by<'h>(
-        &'h self,
-        host: &HostName,
-        method: &Method,
-        path: &RequestPath,
-        own: impl IntoIterator<Item = &'h HostPattern>,
-    ) -> bool {
-        self.method == *method
-            && is_among(&self.hosts, host, own)
-            && self.paths.iter().any(|pattern| pattern.matches_surely(path))
+    /// Whether a request to its host surely asks for one.
+    pub fn is_made_by(&self, method: &Method, path: &RequestPath) -> bool {
+        self.method == *method && self.paths.iter().any(|pattern| pattern.matches_surely(path))
     }
 
-    /// Whether a server could take a request for one that does.
-    pub fn could_be_made_by<'h>(
-        &'h self,
-        host: &HostName,
-        methods: &[Method],
-        readings: &Readings,
-        own: impl IntoIterator<Item = &'h HostPattern>,
-    ) -> bool {
-        methods.contains(&self.method)
-            && is_among(&self.hosts, host, own)
-            && self.spellings.iter().any(|path| path.matches(readings))
+    /// Whether a server could take a request to its host for one that does.
+    pub fn could_be_made_by(&self, methods: &[Method], readings: &Readings) -> bool {
+        methods.contains(&self.method) && self.spellings.iter().any(|path| path.matches(readings))
     }
 }

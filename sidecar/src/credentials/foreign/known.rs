@@ -31,7 +31,8 @@ impl<'v> Known<'v> {
 
     /// Plain, or percent-encoded.
     pub(super) fn holds_credential(&self, text: &[u8]) -> bool {
-        decoded_forms(text).iter().any(|text| {
+        decoded_forms(text).any(|text| {
+            let text = text.as_ref();
             self.catalogue.credential_in(text).is_some()
                 || self.prefixes.iter().any(|prefix| words(text, prefix).any(is_long))
                 || self

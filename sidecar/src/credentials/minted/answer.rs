@@ -48,17 +48,21 @@ impl Minting {
         if swaps.secrets.is_empty() {
             return None;
         }
-        let path = RequestPath::parse(path).ok()?;
         let likes: Vec<&str> =
             vault.bound_to(host).filter_map(|d| Some(d.like.as_ref()?.name.as_str())).collect();
-        let fields: Vec<Minted> = vault.catalogue().minted_by(host, method, &path, &likes).cloned().collect();
+        let here = vault.catalogue().minted_at(host, &likes);
+        let path = RequestPath::parse(path).ok()?;
+        let fields: Vec<Minted> = here.filter(|minted| minted.is_made_by(method, &path)).cloned().collect();
+        if fields.is_empty() {
+            return None;
+        }
         // What was minted is good for as long as what it was minted by.
         let of_name = |name: &String| match minted.all().find(|known| known.label == *name) {
             Some(known) => known.by.clone(),
             None => vec![name.clone()],
         };
         let by = swaps.secrets.iter().flat_map(of_name).collect();
-        (!fields.is_empty()).then(|| Self { host: host.clone(), fields, by })
+        Some(Self { host: host.clone(), fields, by })
     }
 
     /// What the container gets of the answer's body, and from now on holds.

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::escaped::is_unreserved;
 use super::form::{Form, Forms, Probe};
+use super::starts::Starts;
 
 /// A value and what stands in its place. Both are ASCII and have the same length.
 #[derive(Clone)]
@@ -20,8 +21,8 @@ pub struct Pair<'v> {
 /// Does not print.
 pub struct Patterns {
     patterns: Vec<Pattern>,
-    /// One bit for each two bytes that a form can start with; empty without any form.
-    starts: Vec<u64>,
+    /// None without any form.
+    starts: Option<Starts>,
     /// Sorted: the first three bytes, and the pattern that can start with them. Values of one provider share two.
     by_start: Vec<([u8; 3], usize)>,
     longest: usize,
@@ -32,8 +33,6 @@ struct Pattern {
     owner: usize,
     form: Form,
 }
-
-const PAIRS: usize = 1 << 16;
 
 /// What comes next in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,13 +55,7 @@ impl Patterns {
             patterns.extend(forms.into_iter().map(|form| Pattern { owner: pair.owner, form }));
         }
         let by_start = by_start(&patterns);
-        let mut starts = vec![0; if patterns.is_empty() { 0 } else { PAIRS / 64 }];
-        for ([first, second, _], _) in &by_start {
-            let start = pair(*first, *second);
-            if let Some(word) = starts.get_mut(usize::from(start) / 64) {
-                *word |= 1 << (start % 64);
-            }
-        }
+        let starts = (!by_start.is_empty()).then(|| Starts::new(by_start.iter().map(|(start, _)| *start)));
         let longest = patterns.iter().map(|pattern| pattern.form.longest()).max().unwrap_or(0);
         Self { patterns, starts, by_start, longest, keeps_length }
     }
@@ -109,6 +102,11 @@ impl Patterns {
         Found::Nothing
     }
 
+    /// Whether any is in a text that nothing follows.
+    pub fn are_in(&self, text: &[u8]) -> bool {
+        matches!(self.next(text, 0, true), Found::Match(..))
+    }
+
     pub(super) fn owner(&self, pattern: usize) -> Option<usize> {
         self.patterns.get(pattern).map(|pattern| pattern.owner)
     }
@@ -120,21 +118,14 @@ impl Patterns {
     }
 
     fn candidate(&self, text: &[u8], from: usize, last: bool) -> Option<usize> {
-        if self.patterns.is_empty() {
-            return None;
-        }
+        let starts = self.starts.as_ref()?;
         let rest = text.get(from..)?;
-        let found = rest.windows(2).position(|two| self.is_start(pair(two[0], two[1])));
         // The very last byte may be the first of two.
         let lone = || {
             let first = rest.last().filter(|_| !last)?;
             self.starting_with_byte(*first).then(|| rest.len() - 1)
         };
-        found.or_else(lone).map(|offset| from + offset)
-    }
-
-    fn is_start(&self, two: u16) -> bool {
-        self.starts.get(usize::from(two) / 64).is_some_and(|word| word >> (two % 64) & 1 == 1)
+        starts.first_in(rest).or_else(lone).map(|offset| from + offset)
     }
 
     fn starting_with(&self, three: [u8; 3]) -> impl Iterator<Item = usize> {
@@ -153,10 +144,6 @@ impl fmt::Debug for Patterns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Patterns({} forms)", self.patterns.len())
     }
-}
-
-fn pair(first: u8, second: u8) -> u16 {
-    u16::from_be_bytes([first, second])
 }
 
 /// Asks each form about all bytes: no second place knows how forms start.

@@ -53,6 +53,18 @@ fn an_identity_body_keeps_its_length_at_any_host() {
 }
 
 #[test]
+fn a_header_is_written_anew_for_each_form_that_answers_are_searched_for() {
+    let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let (_, stand_in) = searches(BOUND);
+    for (value, expected) in [(REAL.to_owned(), stand_in.clone()), (hex(REAL), hex(&stand_in))] {
+        let mut head = head(200, &[("x-echo", &value), ("x-other", "as it was")]);
+        let answer = begin(&mut head, BOUND).unwrap();
+        assert_eq!([&head.headers["x-echo"], &head.headers["x-other"]], [&*expected, "as it was"], "{value}");
+        assert_eq!(answer.replaced(), 1);
+    }
+}
+
+#[test]
 fn an_encoded_body_is_read_at_a_bound_host_and_left_elsewhere() {
     let (_, stand_in) = searches(BOUND);
     let told = [
