@@ -1,6 +1,6 @@
 //! Accounts: logins whose tokens are renewed (RFC 6749), and which many containers can share.
 //!
-//! `record` is one account, `store` its file, `import` reads the login files of programs into it. `token` is the exchange
+//! `record` is one account, `store` its file, `seal` how that is encrypted, `import` reads the login files of programs into it. `token` is the exchange
 //! with a token endpoint, `client` sends it, `keeper` decides when, one at a time for each account, and nobody hears of new
 //! tokens before they are on disk. `broker` answers what a container itself asks of a token endpoint, `arming` says which may
 //! log in themselves, and `login` makes accounts of that.
@@ -12,6 +12,7 @@ pub mod import;
 pub mod keeper;
 pub mod login;
 pub mod record;
+pub mod seal;
 pub mod store;
 pub mod token;
 

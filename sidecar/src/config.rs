@@ -12,6 +12,8 @@ use toml::Spanned;
 use understudy_policies::document::OneOrMany as Patterns;
 use understudy_policies::{HostName, HostPattern};
 
+use crate::accounts::Store;
+use crate::accounts::seal::{self, KeyError, StoreKey};
 use crate::credentials::source::written::Written;
 use crate::credentials::{Source, Surroundings};
 use crate::dns::{PinnedAddress, ProxyCredentials, ProxyHost, SyntheticRange, UpstreamProxy};
@@ -29,6 +31,32 @@ pub struct Directories {
     /// The control socket and its hello secret, shared with the hook
     #[arg(long, value_name = "DIR", default_value = "/run/understudy/control")]
     pub control: PathBuf,
+    #[command(flatten)]
+    pub store_key: StoreKeyFile,
+}
+
+/// The key of the store of accounts.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct StoreKeyFile {
+    /// Encrypt stored accounts with the 32 bytes of this file [default: systemd's credential or Podman's secret
+    /// `understudy-store-key`, if there is one]
+    #[arg(long = "store-key", value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+impl StoreKeyFile {
+    /// The accounts that are kept in `state`.
+    pub fn store(&self, state: &Path, around: &Surroundings) -> Result<Store, KeyError> {
+        let store = Store::new(state.join("accounts"));
+        if let Some(file) = &self.file {
+            return Ok(store.sealed_by(Some(StoreKey::read(file, around.is_mounted_for_us(file))?)));
+        }
+        let places = around.credentials.iter().chain([&around.podman_secrets]);
+        let places = places.map(|directory| directory.join(seal::CREDENTIAL));
+        let found = places.into_iter().find(|path| path.exists());
+        let key = found.map(|path| StoreKey::read(&path, true)).transpose()?;
+        Ok(store.sealed_by(key))
+    }
 }
 
 impl Directories {
@@ -52,9 +80,9 @@ impl Directories {
         self.config.join("harnesses")
     }
 
-    /// The store of accounts.
-    pub fn accounts(&self) -> PathBuf {
-        self.state.join("accounts")
+    /// The accounts that are kept.
+    pub fn accounts(&self, around: &Surroundings) -> Result<Store, KeyError> {
+        self.store_key.store(&self.state, around)
     }
 
     pub fn instructions(&self) -> PathBuf {

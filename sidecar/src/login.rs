@@ -9,9 +9,11 @@ use anyhow::{Context as _, Result, bail};
 use zeroize::Zeroizing;
 
 use crate::accounts::import::{self, ImportError};
+use crate::accounts::seal::{CREDENTIAL, KeyError};
 use crate::accounts::store::StoreError;
 use crate::accounts::{Millis, Record, Store};
-use crate::credentials::{Catalogue, InstallationKey};
+use crate::config::StoreKeyFile;
+use crate::credentials::{Catalogue, InstallationKey, Surroundings};
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -23,6 +25,8 @@ pub enum Command {
     /// token once, the program that you logged in with is logged out as soon as the sidecar renews the account.
     #[command(verbatim_doc_comment)]
     Import(Import),
+    /// Encrypt all stored accounts with the key that is given, or write them in the clear again
+    Reseal(Reseal),
     /// Let a program in a container log in, once, and keep that login in the sidecar; the program gets stand-ins
     ///
     /// On a terminal (podman exec -it) it waits for the login, shows whose account it is, and asks. Elsewhere, or with
@@ -49,15 +53,34 @@ pub struct Import {
     /// Configuration: catalogue/
     #[arg(long, value_name = "DIR", default_value = "/etc/understudy")]
     config: PathBuf,
+    #[command(flatten)]
+    kept: Kept,
+}
+
+/// Where accounts are stored.
+#[derive(Debug, clap::Args)]
+struct Kept {
     /// State, where accounts are stored
     #[arg(long, value_name = "DIR", default_value = "/var/lib/understudy")]
     state: PathBuf,
+    #[command(flatten)]
+    store_key: StoreKeyFile,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Reseal {
+    #[command(flatten)]
+    kept: Kept,
+    /// Not encrypted; the key is given to read them
+    #[arg(long)]
+    plain: bool,
 }
 
 /// What is left to do, for a person.
 pub fn run(command: &Command) -> Result<String> {
     match command {
         Command::Import(arguments) => import_file(arguments),
+        Command::Reseal(arguments) => reseal(arguments),
         Command::Arm(arguments) => inside::arm(arguments),
         Command::Armed(arguments) => inside::armed(arguments),
         Command::Confirm(arguments) => inside::confirm(arguments),
@@ -76,12 +99,12 @@ fn import_file(arguments: &Import) -> Result<String> {
 }
 
 fn take_over(arguments: &Import, bytes: &[u8], now: Millis) -> Result<String> {
-    let Import { format, account, replace, config, state } = arguments;
+    let Import { format, account, replace, config, kept } = arguments;
     let catalogue = Catalogue::load(&config.join("catalogue"))?;
     let (kind, _, file) = import::format(&catalogue, format)?;
     let name = account.as_deref().unwrap_or(format);
-    let store = Store::new(state.join("accounts"));
-    let key = InstallationKey::load_or_create(&state.join("installation.key")).context(
+    let store = kept.store()?;
+    let key = InstallationKey::load_or_create(&kept.state.join("installation.key")).context(
         "the installation's key (run this in the sidecar's container, or name its volume with --state)",
     )?;
     let login = import::read(kind, file, bytes)
@@ -112,6 +135,29 @@ fn declare(name: &str, kind: &str) -> String {
     format!(
         "to use it, declare it in secrets.toml (if it is not there yet):\n  [{name}]\n  like = \"{kind}\"\n  account = \"{name}\"\n  grant-to = {{ harnesses = [\"…\"] }}\n"
     )
+}
+
+impl Kept {
+    fn store(&self) -> Result<Store, KeyError> {
+        self.store_key.store(&self.state, &Surroundings::of_this_process())
+    }
+}
+
+fn reseal(arguments: &Reseal) -> Result<String> {
+    let Reseal { kept, plain } = arguments;
+    let store = kept.store()?;
+    if !store.is_sealed() {
+        bail!(
+            "there is no key: give it with --store-key, or as the credential or Podman secret `{CREDENTIAL}`"
+        );
+    }
+    let to = if *plain { Store::new(store.directory().to_owned()) } else { store.clone() };
+    let names = store.names()?;
+    for name in &names {
+        store.convert(name, &to)?;
+    }
+    let how = if *plain { "in the clear" } else { "encrypted" };
+    Ok(format!("{} accounts are {how} now\n", names.len()))
 }
 
 fn told(name: &str, login: &import::Login<'_>, now: Millis) -> String {

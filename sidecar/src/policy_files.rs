@@ -149,8 +149,12 @@ mod tests {
         for (name, text) in files {
             std::fs::write(of("policies").join(name), text).unwrap();
         }
-        let directories =
-            Directories { config: directory.path().to_owned(), state: of("state"), control: of("control") };
+        let directories = Directories {
+            config: directory.path().to_owned(),
+            state: of("state"),
+            control: of("control"),
+            store_key: Default::default(),
+        };
         (directory, directories)
     }
 

@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use understudy_control::{ControlDirectory, HelloSecret, Listener};
 
-use crate::accounts::{Client, Keeper, Store};
+use crate::accounts::{Client, Keeper};
 use crate::attach::descriptors::Sockets;
 use crate::attach::registry::{Registry, RegistryParts};
 use crate::attach::revocations::Revocations;
@@ -119,7 +119,7 @@ fn build(
     let settings = &live.current().settings;
     write_roots(&roots_file, &settings.extra_ca)?;
     let range = settings.synthetic_range;
-    let accounts = keeper(directories, live, resolver, &roots_file)?;
+    let accounts = keeper(live, resolver, &roots_file)?;
     tokio::spawn(Arc::clone(&accounts).run());
     let on_ask =
         notifier.map(|notifier| -> OnAsk { Box::new(move |question| notifier.tell_of_question(question)) });
@@ -199,14 +199,9 @@ fn open_metrics(live: &Live, registry: &Arc<Registry>) -> Result<()> {
     Ok(())
 }
 
-fn keeper(
-    directories: &Directories,
-    live: &Arc<Live>,
-    resolver: &Current<Resolver>,
-    roots_file: &Path,
-) -> Result<Arc<Keeper>> {
+fn keeper(live: &Arc<Live>, resolver: &Current<Resolver>, roots_file: &Path) -> Result<Arc<Keeper>> {
     let client = Client::new(&read_roots(roots_file)?, resolver.clone()).context("upstream roots")?;
-    let (store, vault, live) = (Store::new(directories.accounts()), live.vault().clone(), Arc::clone(live));
+    let (store, vault, live) = (live.store().clone(), live.vault().clone(), Arc::clone(live));
     Ok(Keeper::new(store, vault, client, Handle::current(), move || live.reload_accounts()))
 }
 

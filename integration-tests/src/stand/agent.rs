@@ -53,6 +53,12 @@ impl Agent {
         podman(fixed.into_iter().chain(self.tail()).chain(command.iter().copied()))
     }
 
+    /// The command line of Podman that an editor would be given for it.
+    pub fn attached(&self, command: &[&str]) -> Vec<String> {
+        let fixed = ["podman", "run", "--rm", "-i"];
+        fixed.into_iter().chain(self.tail()).chain(command.iter().copied()).map(str::to_owned).collect()
+    }
+
     /// Runs a shell script to its end.
     ///
     /// # Errors

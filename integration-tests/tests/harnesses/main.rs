@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails as tests do")]
 
 mod accounts;
+mod editors;
 mod github;
 mod google;
 mod inside;

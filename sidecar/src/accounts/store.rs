@@ -3,24 +3,27 @@
 //! A new record is written beside the old one, synced, and renamed over it; the old one stays as `NAME.json.previous`. What
 //! was written whole and not renamed yet is a record, too: after a crash it is the one that counts, as the provider may
 //! take no other refresh token any more. Room for it is made before the provider is asked, so that a full disk costs no
-//! login.
+//! login. With a key each is encrypted (`seal`).
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
 use zeroize::Zeroizing;
 
 use super::record::{Record, RecordError};
+use super::seal::{self, SealError, StoreKey};
 
 /// Larger than any record, and a multiple of a block.
-const ROOM: u64 = 1 << 17;
+const ROOM: u64 = 1 << 18;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Store {
     directory: PathBuf,
+    key: Option<Arc<StoreKey>>,
     #[cfg(test)]
     pub(super) faults: faults::Faults,
 }
@@ -35,6 +38,8 @@ pub enum StoreError {
     Io { path: PathBuf, source: io::Error },
     #[error("{path}: {source}")]
     Record { path: PathBuf, source: RecordError },
+    #[error("{path}: {source}")]
+    Sealed { path: PathBuf, source: SealError },
     #[error("{path}: others may read it (mode {mode:03o}); run: chmod 600 {path}")]
     Mode { path: PathBuf, mode: u32 },
     #[error("the name of an account must be lower-case letters, digits and `-`, at most 64")]
@@ -69,9 +74,46 @@ impl Store {
     pub fn new(directory: PathBuf) -> Self {
         Self {
             directory,
+            key: None,
             #[cfg(test)]
             faults: faults::Faults::default(),
         }
+    }
+
+    /// Whatever is written is encrypted with it.
+    #[must_use]
+    pub fn sealed_by(self, key: Option<StoreKey>) -> Self {
+        Self { key: key.map(Arc::new), ..self }
+    }
+
+    pub fn is_sealed(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// All that there are, by name.
+    pub fn names(&self) -> Result<Vec<String>, StoreError> {
+        let io = |source| StoreError::Io { path: self.directory.clone(), source };
+        let files = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            files => files.map_err(io)?,
+        };
+        let mut names = Vec::new();
+        for file in files {
+            let file = file.map_err(io)?.file_name();
+            let name = file.to_str().and_then(|name| name.strip_suffix(".json"));
+            names.extend(name.filter(|name| valid(name).is_ok()).map(str::to_owned));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Writes an account anew as `to` has it, the record before it, too: nothing of the old kind is left.
+    pub fn convert(&self, name: &str, to: &Self) -> Result<(), StoreError> {
+        let record = self.read(name)?;
+        let next = |record: &Record| Record { generation: record.generation + 1, ..record.clone() };
+        let (once, twice) = (next(&record), next(&next(&record)));
+        to.put(name, &once, Some(record.generation), self)?;
+        to.put(name, &twice, Some(once.generation), to)
     }
 
     pub fn directory(&self) -> &Path {
@@ -84,11 +126,13 @@ impl Store {
         let (path, new) = (self.path(name), self.new_path(name));
         let current = read(&path);
         // Cut short, or only the room for it: never the one that counts.
-        let next = read(&new).ok().flatten().and_then(|bytes| Record::parse(&bytes).ok());
-        let current = match current? {
-            Some(bytes) => Some(Record::parse(&bytes).map_err(|source| StoreError::Record { path, source })?),
-            None => None,
+        let next = match read(&new).ok().flatten().map(|bytes| self.parse(name, &new, &bytes)) {
+            Some(Ok(next)) => Some(next),
+            // It may be the newest, and who cannot open it must not take an older one.
+            Some(Err(error @ StoreError::Sealed { .. })) => return Err(error),
+            Some(Err(_)) | None => None,
         };
+        let current = current?.map(|bytes| self.parse(name, &path, &bytes)).transpose()?;
         match (current, next) {
             (Some(current), Some(next)) if next.generation > current.generation => Ok(next),
             (Some(current), _) => Ok(current),
@@ -100,7 +144,7 @@ impl Store {
     /// The record before the one that counts, if there is one that can be read.
     pub fn previous(&self, name: &str) -> Option<Record> {
         valid(name).ok()?;
-        let record = |path: &Path| Record::parse(&read(path).ok()??).ok();
+        let record = |path: &Path| self.parse(name, path, &read(path).ok()??).ok();
         let (path, counts) = (self.path(name), self.read(name).ok()?);
         // After a crash before the rename, the old one still has its first name.
         let current = record(&path).filter(|current| current.generation < counts.generation);
@@ -128,9 +172,17 @@ impl Store {
     /// Puts `record` in the place of the one with the generation before it; of none, with `None`. It is on disk when this
     /// returns. [`StoreError::Changed`] if another one is there by now.
     pub fn write(&self, name: &str, record: &Record, before: Option<u64>) -> Result<(), StoreError> {
+        self.put(name, record, before, self)
+    }
+
+    /// What is there is read by `reader`.
+    fn put(&self, name: &str, record: &Record, before: Option<u64>, reader: &Self) -> Result<(), StoreError> {
         valid(name)?;
         let _lock = self.lock()?;
-        let found = match self.read(name) {
+        if reader.key.is_none() {
+            reader.nothing_is_sealed()?;
+        }
+        let found = match reader.read(name) {
             Ok(found) => Some(found.generation),
             Err(StoreError::Missing(_)) => None,
             // An operator who imports a login over a broken record means to.
@@ -143,8 +195,13 @@ impl Store {
         let path = self.new_path(name);
         let io = |source| StoreError::Io { path: path.clone(), source };
         let bytes = record.to_bytes().map_err(|source| StoreError::Record { path: path.clone(), source })?;
+        let sealed = |source| StoreError::Sealed { path: path.clone(), source };
+        let bytes = match &self.key {
+            Some(key) => key.seal(name, &bytes).map_err(sealed)?,
+            None => bytes,
+        };
         // What was adopted is overwritten here only after `found` counted it.
-        self.adopt(name)?;
+        reader.adopt(name)?;
         let mut file = open(&path).map_err(io)?;
         let (half, rest) = bytes.split_at(bytes.len() / 2);
         file.write_all(half).map_err(io)?;
@@ -160,9 +217,15 @@ impl Store {
     /// Finishes what a crash left between writing and renaming.
     fn adopt(&self, name: &str) -> Result<(), StoreError> {
         let bytes = read(&self.new_path(name)).ok().flatten();
-        let Some(next) = bytes.and_then(|bytes| Record::parse(&bytes).ok()) else { return Ok(()) };
-        match read(&self.path(name))?.map(|bytes| Record::parse(&bytes)) {
+        let (new, path) = (self.new_path(name), self.path(name));
+        let next = match bytes.map(|bytes| self.parse(name, &new, &bytes)) {
+            Some(Ok(next)) => next,
+            Some(Err(error @ StoreError::Sealed { .. })) => return Err(error),
+            Some(Err(_)) | None => return Ok(()),
+        };
+        match read(&path)?.map(|bytes| self.parse(name, &path, &bytes)) {
             Some(Ok(current)) if current.generation >= next.generation => Ok(()),
+            Some(Err(error @ StoreError::Sealed { .. })) => Err(error),
             _ => self.settle(name),
         }
     }
@@ -185,6 +248,23 @@ impl Store {
         self.step(Step::Rename, name)?;
         sync(&self.directory)?;
         self.step(Step::SyncDirectory, name)
+    }
+
+    fn parse(&self, name: &str, path: &Path, bytes: &[u8]) -> Result<Record, StoreError> {
+        let opened = seal::open(self.key.as_deref(), name, bytes);
+        let opened = opened.map_err(|source| StoreError::Sealed { path: path.to_owned(), source })?;
+        let plain = opened.as_ref().map_or(bytes, |opened| opened.as_slice());
+        Record::parse(plain).map_err(|source| StoreError::Record { path: path.to_owned(), source })
+    }
+
+    /// Who has no key must not write in the clear what the others have encrypted.
+    fn nothing_is_sealed(&self) -> Result<(), StoreError> {
+        for name in self.names()? {
+            let path = self.path(&name);
+            let Some(bytes) = read(&path)? else { continue };
+            seal::open(None, &name, &bytes).map_err(|source| StoreError::Sealed { path, source })?;
+        }
+        Ok(())
     }
 
     fn path(&self, name: &str) -> PathBuf {

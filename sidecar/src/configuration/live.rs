@@ -10,6 +10,7 @@ use understudy_harnesses::Harnesses;
 use understudy_policies::{Ceiling, Policies};
 
 use super::Configuration;
+use crate::accounts::Store;
 use crate::ceiling;
 use crate::config::{Directories, Settings};
 use crate::credentials::{Catalogue, InstallationKey, KnownStandIns, Loading, Source, Surroundings, Vault};
@@ -40,7 +41,7 @@ impl Live {
     /// A broken `sidecar.toml`, `secrets.toml`, `ceiling.toml` or provider of the catalogue is an error; a broken policy,
     /// descriptor or secret is a problem that closes what depends on it.
     pub fn load(directories: &Directories, around: Surroundings, remember: Remember) -> Result<Self> {
-        let around = Surroundings { accounts: directories.accounts(), ..around };
+        let around = Surroundings { accounts: directories.accounts(&around)?, ..around };
         let settings = Settings::load(&directories.sidecar_toml())?;
         let key = InstallationKey::load_or_create(&directories.state.join("installation.key")).context(
             "the installation's key (mount a volume for it: -v understudy-state:/var/lib/understudy)",
@@ -84,6 +85,11 @@ impl Live {
 
     pub fn current(&self) -> Arc<Configuration> {
         self.configuration.current()
+    }
+
+    /// The accounts that are kept.
+    pub fn store(&self) -> &Store {
+        &self.around.accounts
     }
 
     /// The vault of [`Live::current`], for those who need nothing else.
@@ -285,7 +291,10 @@ mod tests {
             let [config, state, control] = ["config", "state", "control"].map(|name| root.path().join(name));
             fs::create_dir_all(config.join("policies")).unwrap();
             fs::create_dir(&state).unwrap();
-            Self { _root: root, directories: Directories { config, state, control } }
+            Self {
+                _root: root,
+                directories: Directories { config, state, control, store_key: Default::default() },
+            }
         }
 
         fn write(&self, name: &str, text: &str) {

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
+use crate::accounts::Store;
+
 pub use command::CommandSource;
 
 /// Exactly one for each secret. What it shows is a kind and a name, never a value.
@@ -42,7 +44,7 @@ pub struct Surroundings {
     /// Whether variables and commands may be sources.
     pub host_run: bool,
     /// The store of accounts; its default has none.
-    pub accounts: PathBuf,
+    pub accounts: Store,
 }
 
 impl Surroundings {
@@ -54,12 +56,12 @@ impl Surroundings {
             podman_secrets: PathBuf::from("/run/secrets"),
             credentials: set("CREDENTIALS_DIRECTORY").map(PathBuf::from),
             host_run: set("container").is_none() && std::process::id() != 1,
-            accounts: PathBuf::new(),
+            accounts: Store::default(),
         }
     }
 
     /// Below these, files belong to whoever mounted them: modes are not for the operator to choose.
-    fn is_mounted_for_us(&self, path: &Path) -> bool {
+    pub(crate) fn is_mounted_for_us(&self, path: &Path) -> bool {
         let credentials = self.credentials.as_ref();
         path.starts_with(&self.podman_secrets)
             || credentials.is_some_and(|directory| path.starts_with(directory))

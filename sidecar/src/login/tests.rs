@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::accounts::seal::StoreKey;
 
 fn arguments(root: &std::path::Path, format: &str) -> Import {
     Import {
@@ -8,7 +9,7 @@ fn arguments(root: &std::path::Path, format: &str) -> Import {
         account: None,
         replace: false,
         config: root.join("config"),
-        state: root.to_owned(),
+        kept: Kept { state: root.to_owned(), store_key: StoreKeyFile::default() },
     }
 }
 
@@ -95,4 +96,35 @@ fn what_is_stored_is_for_the_sidecar_alone() {
     }
     names.sort();
     assert_eq!(names, ["claude-code.json", "claude-code.json.previous", "lock"]);
+}
+
+#[test]
+fn a_store_is_encrypted_and_written_in_the_clear_again() {
+    let root = tempfile::tempdir().unwrap();
+    let arguments = arguments(root.path(), "claude-code");
+    take_over(&arguments, &claude(FIRST, "a-1"), Millis(1)).unwrap();
+    let key = || StoreKey::from_bytes(&[7; 32]);
+    let plain = Store::new(root.path().join("accounts"));
+    let sealed = Store::new(root.path().join("accounts")).sealed_by(key());
+    let text = || {
+        let files = std::fs::read_dir(plain.directory()).unwrap();
+        let read = |file: std::io::Result<std::fs::DirEntry>| std::fs::read(file.unwrap().path()).unwrap();
+        String::from_utf8_lossy(&files.flat_map(read).collect::<Vec<_>>()).into_owned()
+    };
+    assert!(text().contains(FIRST));
+    sealed.convert("claude-code", &sealed).unwrap();
+    // Of the record before it, too.
+    assert!(!text().contains(FIRST) && sealed.read("claude-code").unwrap().access.expose() == FIRST);
+    // Who has no key writes nothing there, and not another account either.
+    let before = text();
+    for name in ["claude-code", "other"] {
+        let arguments =
+            Import { account: Some(name.to_owned()), ..self::arguments(root.path(), "claude-code") };
+        let error = take_over(&arguments, &claude(SECOND, "a-1"), Millis(1)).unwrap_err().to_string();
+        assert!(error.contains("no key was given"), "{error}");
+    }
+    assert_eq!(text(), before);
+    sealed.convert("claude-code", &plain).unwrap();
+    assert_eq!(plain.read("claude-code").unwrap().generation, 5);
+    assert!(plain.previous("claude-code").is_some() && text().contains(FIRST));
 }

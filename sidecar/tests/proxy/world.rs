@@ -413,7 +413,7 @@ fn catalogue(port: u16) -> Catalogue {
 fn account_vault(root: &Path, port: u16, before: Option<&Vault>) -> Vault {
     let key = InstallationKey::from_bytes(&[7; 32]);
     let (known, catalogue) = (KnownStandIns::default(), Arc::new(catalogue(port)));
-    let around = Surroundings { accounts: root.join("accounts"), ..Surroundings::default() };
+    let around = Surroundings { accounts: Store::new(root.join("accounts")), ..Surroundings::default() };
     let (catalogue, key, around, known) = (&catalogue, &key, &around, &known);
     let loading = Loading { catalogue, key, around, known, previous: before, ask_again: false };
     if let Some(before) = before {

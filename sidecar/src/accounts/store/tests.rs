@@ -130,3 +130,66 @@ fn a_broken_record_is_told_and_can_be_imported_over() {
     store.write("a", &record(1), None).unwrap();
     assert_eq!(generation(&store), 1);
 }
+
+fn key(byte: u8) -> Option<StoreKey> {
+    StoreKey::from_bytes(&[byte; 32])
+}
+
+#[test]
+fn what_cannot_be_opened_is_told_precisely_and_never_replaced() {
+    let (_directory, store) = store();
+    let sealed = store.clone().sealed_by(key(1));
+    sealed.write("a", &record(1), None).unwrap();
+    sealed.write("a", &record(2), Some(1)).unwrap();
+    assert_eq!(generation(&sealed), 2);
+    assert_eq!(sealed.previous("a").unwrap().generation, 1);
+    let path = sealed.path("a");
+    let whole = fs::read(&path).unwrap();
+    let wrong = store.clone().sealed_by(key(2));
+    for (reader, said) in [(&store, "no key was given"), (&wrong, "give the right one")] {
+        for before in [None, Some(2)] {
+            let error = reader.write("a", &record(3), before).unwrap_err().to_string();
+            assert!(error.contains(said) && error.contains("a.json"), "{error}");
+        }
+    }
+    assert_eq!(fs::read(&path).unwrap(), whole);
+    // A crash before the rename: who has another key must not take the older record.
+    sealed.faults.break_at(Some(Step::Sync));
+    sealed.write("a", &record(3), Some(2)).unwrap_err();
+    sealed.faults.break_at(None);
+    assert!(matches!(store.write("a", &record(3), Some(2)), Err(StoreError::Sealed { .. })));
+    assert_eq!(generation(&sealed), 3);
+    sealed.write("a", &record(4), Some(3)).unwrap();
+    // Changed, cut short.
+    let mut changed = fs::read(&path).unwrap();
+    let at = changed.len() - 9;
+    changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+    fs::write(&path, &changed).unwrap();
+    assert!(sealed.read("a").unwrap_err().to_string().contains("was changed after it was encrypted"));
+    assert!(sealed.write("a", &record(5), None).is_err());
+    fs::write(&path, &changed[..40]).unwrap();
+    assert!(sealed.read("a").unwrap_err().to_string().contains("not a whole record"));
+    assert_eq!(record_of_previous(&sealed), 3);
+}
+
+fn record_of_previous(store: &Store) -> u64 {
+    let path = store.path("a").with_extension("json.previous");
+    store.parse("a", &path, &fs::read(&path).unwrap()).unwrap().generation
+}
+
+#[test]
+fn a_crash_at_any_step_loses_nothing_of_a_sealed_store() {
+    for step in STEPS {
+        let (_directory, store) = store();
+        let store = store.sealed_by(key(1));
+        store.write("a", &record(1), None).unwrap();
+        store.reserve("a").unwrap();
+        store.faults.break_at(Some(step));
+        store.write("a", &record(2), Some(1)).unwrap_err();
+        store.faults.break_at(None);
+        let expected = if step == Step::WriteHalf { 1 } else { 2 };
+        assert_eq!(generation(&store), expected, "{step:?}");
+        store.write("a", &record(expected + 1), Some(expected)).unwrap();
+        assert_eq!(generation(&store), expected + 1, "{step:?}");
+    }
+}

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{Loaded, Loading, Rejected};
-use crate::accounts::{Record, Store, Token};
+use crate::accounts::{Record, Token};
 use crate::credentials::declaration::{Declaration, PARTS};
 use crate::credentials::secret::SecretValue;
 
@@ -15,7 +15,7 @@ impl Loading<'_> {
         declaration: &Declaration,
         name: &str,
     ) -> Result<Vec<(Declaration, Loaded)>, Rejected> {
-        let store = Store::new(self.around.accounts.clone());
+        let store = &self.around.accounts;
         let read = store.read(name).map_err(|error| error.to_string());
         match read.and_then(|record| parts(declaration, name, &record, store.previous(name).as_ref())) {
             Ok(parts) => Ok(parts),

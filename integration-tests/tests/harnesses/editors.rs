@@ -1,0 +1,48 @@
+//! Editors: an agent that is started by `podman run -i` and spoken to in the Agent Client Protocol, with its own library.
+
+use std::process::Command;
+
+use understudy_integration_tests::podman;
+
+use crate::google::GEMINI;
+use crate::stand;
+use crate::tool::{Tool, node_arch};
+
+const CLIENT: &str = include_str!("../acp-client.mjs");
+
+/// What an editor hears of an agent that is asked one thing, in a container that is gone after it.
+fn assert_answers(tool: &Tool, command: &[&str]) {
+    let stand = stand();
+    let cache = stand.paths.cache.join("clis");
+    let directory = tempfile::tempdir().unwrap();
+    let client = directory.path().join("acp-client.mjs");
+    std::fs::write(&client, CLIENT).unwrap();
+    let node = cache.join(format!("node/node_modules/node-linux-{}/bin/node", node_arch()));
+    let sdk = cache.join("acp/node_modules/@agentclientprotocol/sdk");
+    assert!(sdk.exists(), "fetch it first: integration-tests/images/clis acp");
+    let heard = podman::run(
+        Command::new(node)
+            .args([client.as_path(), sdk.as_path()])
+            .arg("/home/agent")
+            .args(tool.agent().attached(command)),
+        b"",
+    );
+    let heard = heard.unwrap();
+    let told = heard.text();
+    assert!(heard.stdout.contains(tool.answer), "{told}\n{}", stand.sidecar_log().unwrap());
+    assert!(heard.stdout.contains("ended: end_turn"), "{told}");
+    tool.assert_arrived(stand.secrets.value(tool.secret));
+    assert!(stand.secrets.all().iter().all(|real| !told.contains(real)), "{told}");
+}
+
+#[test]
+fn gemini_cli_answers_an_editor() {
+    let program = "/opt/gemini/node_modules/@google/gemini-cli/bundle/gemini.js";
+    assert_answers(&GEMINI, &["node", program, "--acp"]);
+}
+
+#[test]
+#[ignore = "hundreds of megabytes: `make test-all`"]
+fn mistral_vibe_answers_an_editor() {
+    assert_answers(&crate::mistral::VIBE, &["/opt/vibe/bin/vibe-acp"]);
+}
