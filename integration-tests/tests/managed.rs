@@ -66,7 +66,7 @@ fn what_goes_beyond_a_rule_of_the_machine_is_refused_with_its_name_and_place() {
 #[test]
 fn what_lies_within_runs_and_a_denied_host_stays_denied_below_a_wider_rule() {
     stand();
-    let agent = Agent::new("generic").annotation("understudy.allow", "other.example,*.wild.example");
+    let agent = Agent::new("generic").annotation("understudy.allow", "other.example *.wild.example");
     let script = "curl -sS -o /dev/null -w '%{http_code}\n' https://other.example/managed/within; curl -sS https://bad.wild.example/";
     let text = agent.shell(script).unwrap().success().unwrap();
     assert!(text.starts_with("404\n"), "{text}");

@@ -83,10 +83,11 @@ fn what_a_refusal_and_explain_advise_is_what_works() {
 fn an_allowance_for_a_time_ends_by_itself() {
     let agent = asleep(Agent::new("generic"));
     let url = "https://shop.example/operator/for";
-    done(&["allow", "shop.example", "--container", &agent.name, "--for", "3s"]);
+    done(&["allow", "shop.example", "--container", &agent.name, "--for", "10s"]);
     assert!(answer(&agent, url).contains("HTTP 404"));
     until("the end of the allowance", || Ok(answer(&agent, url).contains("host-not-allowed"))).unwrap();
-    assert!(!told(&["status"]).stdout.contains("allow shop.example:443"));
+    let id = agent.inspect("{{.Id}}").unwrap();
+    assert!(!told(&["status"]).stdout.contains(&format!("allow shop.example:443 in {}", &id[..12])));
 }
 
 #[test]
@@ -125,6 +126,42 @@ fn lines_are_asked_for_learned_from_and_compared() {
         "understudy_requests_total{protocol=\"https\",decision=\"denied\",reason=\"host-not-allowed\"} ";
     assert!(metrics.contains(count) && metrics.ends_with("# EOF\n"), "{metrics}");
     assert!(!metrics.contains("refused.example") && !metrics.contains(&agent.name), "{metrics}");
+}
+
+/// docs/policies.md, step by step.
+#[test]
+fn the_first_ten_minutes_of_the_documentation_work() {
+    let agent = asleep(Agent::new("generic"));
+    let url = "https://shop.example/operator/first";
+    assert!(answer(&agent, url).contains("refused by policy"));
+    let explained = told(&["explain", url, "--container", &agent.name]);
+    assert!(
+        explained.code == Some(2) && explained.stdout.contains("refused: host-not-allowed"),
+        "{}",
+        explained.text()
+    );
+    done(&["allow", "shop.example", "--container", &agent.name]);
+    assert!(answer(&agent, url).contains("HTTP 404"));
+
+    let policies = stand().paths.configuration.join("policies");
+    let (first, learned) = (policies.join("first-web.toml"), policies.join("first-agent.toml"));
+    std::fs::write(&first, done(&["policy", "new"])).unwrap();
+    std::fs::write(&learned, done(&["learn", &agent.name])).unwrap();
+    let check = told(&["check"]);
+    let explained = told(&["explain", url, "--policy", "harness-only,first-agent"]);
+    let other = told(&["explain", url, "--policy", "harness-only,first-web"]);
+    // The files are seen by the one who looks, and by the sidecar a moment later.
+    let ran = || {
+        let next = Agent::new("generic").annotation("understudy.policy", "harness-only first-agent");
+        next.run(&["curl", "-sS", "-w", "\nHTTP %{http_code}\n", url])
+    };
+    let started = until("the policy", || Ok(ran()?.text().contains("HTTP 404")));
+    for file in [first, learned] {
+        std::fs::remove_file(file).unwrap();
+    }
+    assert_eq!(check.code, Some(0), "{}", check.text());
+    assert_eq!((explained.code, other.code), (Some(0), Some(2)), "{}{}", explained.text(), other.text());
+    assert!(started.is_ok(), "{}", ran().unwrap().text());
 }
 
 /// A person at `podman exec -it SIDECAR understudy watch`.

@@ -218,7 +218,8 @@ fn remedy(reason: Reason) -> &'static str {
         Reason::CredentialMinting => "allow it by `minting` of the secret in secrets.toml",
         Reason::LoginNeeded => "log in again, and take it over with: understudy login import",
         Reason::PrivateAddress => {
-            "write `private = true` into the rule, or pin the name in sidecar.toml, as [names] \"HOST\" = \"ADDRESS\""
+            "for an address of a private network, write `private = true` into the rule; for one of the sidecar's own machine, pin the name in \
+             sidecar.toml, as [names] \"HOST\" = \"ADDRESS\" (its `metrics` port stays closed)"
         }
         Reason::NameNotFound => "check the name, and `resolvers` in sidecar.toml",
         Reason::UpstreamUntrusted => "if it is yours, name its authority by `extra-ca` in sidecar.toml",

@@ -296,3 +296,23 @@ async fn too_many_requests_are_refused_over_all_connections_of_a_container() {
         tokio::task::yield_now().await;
     }
 }
+
+/// A name that the operator pinned to this machine, for something else that listens there.
+#[tokio::test]
+async fn no_name_leads_to_the_sidecars_own_port() {
+    for alpn in [H1, H2] {
+        let own = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        own.set_nonblocking(true).unwrap();
+        let port = Some(own.local_addr().unwrap().port());
+        let world = World::with(Options { dialled: port, own_port: port, ..Options::default() }).await;
+        let (head, body) = Client::new(&world, alpn).await.get("/metrics").await;
+        assert_eq!(
+            (head.status.as_u16(), &head.headers["x-understudy-reason"]),
+            (403, &"private-address".parse().unwrap())
+        );
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        assert!(text.contains("\noperator: for an address of a private network"), "{text}");
+        assert_eq!(world.only_line().await["reason"], "private-address");
+        assert_eq!(own.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    }
+}

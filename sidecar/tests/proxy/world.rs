@@ -129,6 +129,8 @@ pub(crate) struct Options {
     pub(crate) value: &'static str,
     /// The port that the upstream's host is dialled at, whichever was permitted.
     pub(crate) dialled: Option<u16>,
+    /// Where the sidecar itself listens.
+    pub(crate) own_port: Option<u16>,
 }
 
 impl Default for Options {
@@ -146,6 +148,7 @@ impl Default for Options {
             proxy: None,
             value: REAL,
             dialled: None,
+            own_port: None,
         }
     }
 }
@@ -184,7 +187,7 @@ impl World {
         // Whatever is not pinned is asked for at a port where nobody listens.
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
         let resolver = Resolver::new(pins, &[nobody], SyntheticRange::default()).unwrap();
-        let resolver = resolver.through(options.proxy);
+        let resolver = resolver.through(options.proxy).closing(options.own_port);
         let resolver = Current::from(resolver);
         let mut first = None;
         let vault = match options.account {
