@@ -1,0 +1,78 @@
+//! What the operator decides about a host.
+
+use understudy_control::{Decide, DecisionStatus, Effect, Lasting, Refusal};
+use understudy_policies::annotation::host_and_port;
+
+use super::{Registry, find};
+use crate::operator::decisions::{self, Decision};
+use crate::operator::questions::Heard;
+
+impl Registry {
+    /// What the operator says about a host, in force when this returns. None if it was for once.
+    pub fn decide(&self, wanted: &Decide) -> Result<Option<DecisionStatus>, Refusal> {
+        let (host, port) = host_and_port(&wanted.host).map_err(|problem| {
+            Refusal::new(
+                format!("{:?}: {problem}", wanted.host),
+                "write a host, as `api.example.com` or `api.example.com:8443`",
+            )
+        })?;
+        let (container, managed) = match &wanted.container {
+            Some(wanted) => {
+                let known = self.known();
+                let (id, entry) = find(&known, wanted)?;
+                (Some(id.clone()), entry.asked().prepare.managed.clone())
+            }
+            None => (None, Vec::new()),
+        };
+        let port = port.or((wanted.effect == Effect::Allow).then_some(443));
+        let mut decision = Decision { effect: wanted.effect, host, port, container, until: None };
+        (self.parts.may_decide)(&decision.rule("operator".to_owned()), &managed)?;
+        match wanted.lasting {
+            Lasting::Once => return self.answer_once(&decision).map(|()| None),
+            Lasting::Container if decision.container.is_none() => {
+                return Err(Refusal::new(
+                    "no container is named",
+                    "add --container NAME, --for TIME or --always",
+                ));
+            }
+            Lasting::Seconds(seconds) => {
+                decision.until = Some(decisions::now().saturating_add(seconds.saturating_mul(1000)));
+            }
+            Lasting::Container | Lasting::Always => {}
+        }
+        let status = self.parts.decisions.add(decision).map_err(unrecorded)?;
+        self.reconsider();
+        Ok(Some(status))
+    }
+
+    fn answer_once(&self, decision: &Decision) -> Result<(), Refusal> {
+        let answer = match decision.effect {
+            Effect::Allow => Heard::AllowedOnce,
+            Effect::Deny => Heard::DeniedOnce,
+        };
+        let Decision { host, port, container, .. } = decision;
+        match self.parts.questions.answer(host, *port, container.as_ref(), answer) {
+            0 => Err(Refusal::new(
+                format!("no request waits for an answer about {host}"),
+                "see what waits with: understudy status",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn withdraw(&self, number: u64) -> Result<DecisionStatus, Refusal> {
+        let withdrawn = self.parts.decisions.withdraw(number).map_err(unrecorded)?;
+        let withdrawn = withdrawn.ok_or_else(|| {
+            Refusal::new(format!("there is no decision {number}"), "list them with: understudy status")
+        })?;
+        self.reconsider();
+        Ok(withdrawn)
+    }
+}
+
+fn unrecorded(error: std::io::Error) -> Refusal {
+    Refusal::new(
+        format!("the decision could not be recorded, so nothing was changed: {error}"),
+        "make the state volume writable, then try again",
+    )
+}

@@ -1,0 +1,441 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use understudy_control::{
+    ArmLogin, Client, ControlDirectory, Decide, Effect, Explain, HelloSecret, Lasting, Listener, Outcome,
+    Placement, Reply, Request, User,
+};
+use understudy_policies::{Policy, PolicySet, Verdict};
+
+use super::*;
+use crate::accounts::Token;
+use crate::accounts::record::{StandIns, Tokens};
+use crate::attach::descriptors::tests::good as sockets;
+use crate::credentials::Grants;
+use crate::operator::Mode;
+use crate::operator::questions::QuestionLimits;
+
+/// A harness for which the operator revokes the container while its terms are decided.
+const REVOKED_MEANWHILE: &str = "revoked-meanwhile";
+
+struct Stand {
+    registry: Registry,
+    started: Arc<AtomicUsize>,
+    all_withdrawn: Arc<Mutex<bool>>,
+    _state: tempfile::TempDir,
+}
+
+fn stand() -> Stand {
+    let state = tempfile::tempdir().unwrap();
+    let started = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&started);
+    let all_withdrawn = Arc::new(Mutex::new(false));
+    let withdrawn = Arc::clone(&all_withdrawn);
+    let decisions = Arc::new(Decisions::load(&state.path().join("decisions.json")).unwrap());
+    let decided = Arc::clone(&decisions);
+    let revocations = Revocations::new(state.path().join("revoked"));
+    let meanwhile = revocations.clone();
+    let registry = Registry::new(RegistryParts {
+        decide_terms: Box::new(move |prepare| {
+            let harness = prepare.annotations.get("understudy.harness");
+            let harness = harness.ok_or_else(|| Refusal::new("no harness", "name one"))?;
+            if harness == REVOKED_MEANWHILE {
+                meanwhile.add(&prepare.id).unwrap();
+            }
+            Ok(Terms {
+                harness: harness.clone(),
+                policy: Arc::new(PolicySet::default()),
+                mode: Mode::Deny,
+                grants: Arc::new(Grants::default()),
+                asked: Asked::new(prepare, harness, ["a"].into_iter().collect()),
+                env: Vec::new(),
+                placement: Placement::default(),
+                notes: Vec::new(),
+            })
+        }),
+        decide_rights: Box::new(move |asked| Rights {
+            values: Vec::new(),
+            grants: Arc::new(if *withdrawn.lock().unwrap() {
+                Grants::default()
+            } else {
+                asked.granted.clone()
+            }),
+            policy: Arc::new(PolicySet::combine(vec![Arc::new(Policy::new(
+                "operator",
+                decided.rules(&asked.prepare.id, 0),
+            ))])),
+            ..Rights::default()
+        }),
+        start: Box::new(move |_, _| {
+            count.fetch_add(1, Relaxed);
+            Ok(())
+        }),
+        revocations,
+        may_decide: Box::new(|rule, _| match rule.place.is_empty() {
+            true => Err(Refusal::new("no", "no")),
+            false => Ok(()),
+        }),
+        decisions: Arc::clone(&decisions),
+        questions: Questions::new(QuestionLimits::default(), None),
+        arming: Arc::default(),
+        keep_login: Box::new(|_, name, _| match name {
+            "taken" => Err(KeepError::Stored(name.to_owned())),
+            _ => Ok(vec![("mine".to_owned(), true), ("not-mine".to_owned(), false)]),
+        }),
+        authority: "PEM".to_owned(),
+        range: SyntheticRange::default(),
+        own_cookie: 0,
+        problems: Box::new(Vec::new),
+        metrics: Box::new(|_| String::new()),
+        lines: Box::new(|from| Lines { lines: Vec::new(), next: from, lost: 0, more: false }),
+        secrets: Box::new(|holders| holders.keys().map(|name| held(name, &holders[name])).collect()),
+    });
+    Stand { registry, started, all_withdrawn, _state: state }
+}
+
+fn held(name: &str, holders: &[String]) -> SecretStatus {
+    SecretStatus {
+        name: name.to_owned(),
+        kind: String::new(),
+        source: String::new(),
+        usable: true,
+        problem: None,
+        hosts: Vec::new(),
+        placements: Vec::new(),
+        expires: None,
+        holders: holders.to_vec(),
+        last_use: None,
+        swaps: 0,
+        leaks: 0,
+        agent_can_read: String::new(),
+    }
+}
+
+fn prepare(id: &str, name: &str) -> Prepare {
+    Prepare {
+        id: id.repeat(64).parse().unwrap(),
+        name: Some(name.to_owned()),
+        image: None,
+        annotations: BTreeMap::from([("understudy.harness".to_owned(), "generic".to_owned())]),
+        user: User { uid: 0, gid: 0 },
+        env: BTreeMap::new(),
+        args: Vec::new(),
+        managed: Vec::new(),
+    }
+}
+
+fn attach(registry: &Registry, id: &str) -> Result<(), Refusal> {
+    let (attach, descriptors) = sockets(id);
+    registry.attach(&attach, descriptors)
+}
+
+fn states(registry: &Registry) -> Vec<(String, String)> {
+    let status = registry.status();
+    status.containers.into_iter().map(|c| (c.name.unwrap_or_default(), c.state)).collect()
+}
+
+#[test]
+fn a_container_is_prepared_attached_and_detached() {
+    let stand = stand();
+    let prepared = stand.registry.prepare(prepare("a", "agent")).unwrap();
+    assert_eq!(
+        (prepared.authority.as_str(), prepared.nameserver.to_string()),
+        ("PEM", "28.0.0.1".to_owned())
+    );
+    assert_eq!(states(&stand.registry), [("agent".to_owned(), "prepared".to_owned())]);
+    attach(&stand.registry, "a").unwrap();
+    assert_eq!(states(&stand.registry), [("agent".to_owned(), "attached".to_owned())]);
+    assert_eq!(stand.started.load(Relaxed), 1);
+    stand.registry.detach(&"a".repeat(64).parse().unwrap());
+    assert_eq!(states(&stand.registry), []);
+}
+
+#[test]
+fn nothing_is_attached_that_was_not_prepared_or_twice() {
+    let stand = stand();
+    assert!(attach(&stand.registry, "a").is_err());
+    stand.registry.prepare(prepare("a", "agent")).unwrap();
+    attach(&stand.registry, "a").unwrap();
+    assert!(attach(&stand.registry, "a").unwrap_err().reason.contains("already"));
+    assert_eq!(stand.started.load(Relaxed), 1);
+    assert_eq!(states(&stand.registry), [("agent".to_owned(), "attached".to_owned())]);
+}
+
+#[test]
+fn a_reload_reaches_running_containers_and_those_in_the_middle_of_a_start() {
+    let stand = stand();
+    let secrets = |at: usize| stand.registry.status().containers[at].secrets.clone();
+    stand.registry.prepare(prepare("a", "a")).unwrap();
+    attach(&stand.registry, "a").unwrap();
+    stand.registry.prepare(prepare("b", "b")).unwrap();
+    assert_eq!((secrets(0), secrets(1)), (vec!["a".to_owned()], vec!["a".to_owned()]));
+    *stand.all_withdrawn.lock().unwrap() = true;
+    stand.registry.reconsider();
+    attach(&stand.registry, "b").unwrap();
+    assert_eq!((secrets(0), secrets(1)), (vec![], vec![]));
+    *stand.all_withdrawn.lock().unwrap() = false;
+    stand.registry.reconsider();
+    assert_eq!((secrets(0), secrets(1)), (vec!["a".to_owned()], vec!["a".to_owned()]));
+}
+
+#[test]
+fn a_container_gets_a_login_that_it_made_once_the_operator_confirmed_it() {
+    let stand = stand();
+    let registry = &stand.registry;
+    let arm = |container: &str, account: &str, seconds| {
+        let account = Some(account.to_owned());
+        registry.arm_login(&ArmLogin { container: container.to_owned(), account, seconds })
+    };
+    registry.prepare(prepare("a", "agent")).unwrap();
+    assert!(arm("agent", "work", 60).unwrap_err().reason.contains("does not run yet"));
+    attach(registry, "a").unwrap();
+    assert!(arm("nobody", "work", 60).is_err() && arm("agent", "work", 86_401).is_err());
+    assert!(arm("agent", "../work", 60).unwrap_err().reason.contains("lower-case"));
+    assert!(registry.keep_login("agent").unwrap_err().reason.contains("not armed"));
+    arm("agent", "taken", 60).unwrap();
+    assert!(registry.keep_login("agent").unwrap_err().reason.contains("no login was made"));
+    let made = |account: &str| {
+        let token = |text: &str| Token::new(text.to_owned());
+        let tokens = Tokens { access: token("access"), refresh: token("refresh"), id: None };
+        let attempt = registry.parts.arming.begin(&"a".repeat(64).parse().unwrap()).unwrap();
+        attempt.made(account.to_owned(), Record::new("kind", tokens, StandIns::default()))
+    };
+    let mut hears = made("taken");
+    assert_eq!(registry.armed_logins()[0].made.as_ref().map(|made| made.kind.as_str()), Some("kind"));
+    assert!(registry.keep_login("agent").unwrap_err().reason.contains("not replaced"));
+    assert!(hears.try_recv().is_err());
+    registry.forget_login("agent").unwrap();
+    assert!(registry.armed_logins().is_empty());
+    arm("agent", "work", 60).unwrap();
+    let mut hears = made("work");
+    let kept = registry.keep_login("agent").unwrap();
+    assert_eq!((kept.secrets.len(), kept.granted, kept.told), (2, vec!["mine".to_owned()], true));
+    assert!(hears.try_recv().is_ok());
+    assert_eq!(registry.status().containers[0].secrets, ["a", "mine"]);
+    // A container that is gone is armed for nothing.
+    arm("agent", "work", 60).unwrap();
+    registry.detach(&"a".repeat(64).parse().unwrap());
+    assert!(registry.armed_logins().is_empty());
+}
+
+#[test]
+fn who_holds_a_stand_in_is_told_and_whether_it_is_still_worth_something() {
+    let stand = stand();
+    for (id, name) in [("a", "one"), ("b", "two"), ("c", "three")] {
+        stand.registry.prepare(prepare(id, name)).unwrap();
+    }
+    attach(&stand.registry, "a").unwrap();
+    attach(&stand.registry, "b").unwrap();
+    let holders = || stand.registry.secrets()[0].holders.clone();
+    assert_eq!(holders(), ["one", "two"]);
+    stand.registry.revoke("two").unwrap();
+    assert_eq!(holders(), ["one", "two (revoked)"]);
+    *stand.all_withdrawn.lock().unwrap() = true;
+    stand.registry.reconsider();
+    assert_eq!(holders(), ["one (no longer granted)", "two (revoked)"]);
+}
+
+#[test]
+fn a_refused_container_is_not_kept() {
+    let stand = stand();
+    let mut bad = prepare("a", "agent");
+    bad.annotations.clear();
+    assert_eq!(stand.registry.prepare(bad).unwrap_err().reason, "no harness");
+    assert_eq!(states(&stand.registry), []);
+}
+
+#[test]
+fn a_revoked_container_gets_nothing_back() {
+    let stand = stand();
+    stand.registry.prepare(prepare("a", "agent")).unwrap();
+    attach(&stand.registry, "a").unwrap();
+    stand.registry.revoke("agent").unwrap();
+    assert_eq!(states(&stand.registry), [("agent".to_owned(), "revoked".to_owned())]);
+    assert!(stand.registry.prepare(prepare("a", "agent")).unwrap_err().reason.contains("revoked"));
+    let (attach, descriptors) = sockets("a");
+    let both = Reattach { prepare: prepare("a", "agent"), attach };
+    assert!(stand.registry.reattach(both, descriptors).unwrap_err().reason.contains("revoked"));
+}
+
+#[test]
+fn a_revocation_in_the_middle_of_a_start_holds() {
+    let stand = stand();
+    stand.registry.prepare(prepare("a", "agent")).unwrap();
+    stand.registry.revoke("agent").unwrap();
+    assert!(attach(&stand.registry, "a").unwrap_err().reason.contains("revoked"));
+
+    let mut late = prepare("b", "other");
+    late.annotations.insert("understudy.harness".to_owned(), REVOKED_MEANWHILE.to_owned());
+    let (attach, descriptors) = sockets("b");
+    let both = Reattach { prepare: late, attach };
+    assert!(stand.registry.reattach(both, descriptors).unwrap_err().reason.contains("revoked"));
+    assert_eq!(stand.started.load(Relaxed), 0);
+}
+
+#[test]
+fn a_decision_is_in_force_at_once_for_whom_it_was_made_and_can_be_taken_back() {
+    let stand = stand();
+    for (id, name) in [("a", "one"), ("b", "two")] {
+        stand.registry.prepare(prepare(id, name)).unwrap();
+        attach(&stand.registry, id).unwrap();
+    }
+    let decide = |effect, host: &str, container: Option<&str>, lasting| {
+        let container = container.map(str::to_owned);
+        stand.registry.decide(&Decide { effect, host: host.to_owned(), container, lasting })
+    };
+    let allowed = |id: &str| {
+        let known = stand.registry.known();
+        let rights = known[&id.repeat(64).parse().unwrap()].container().unwrap().rights();
+        matches!(rights.policy.decide(&"a.example".parse().unwrap(), 443), Verdict::Allowed { .. })
+    };
+    let one = decide(Effect::Allow, "a.example", Some("one"), Lasting::Container).unwrap().unwrap();
+    assert!(allowed("a") && !allowed("b"));
+    let all = decide(Effect::Allow, "a.example", None, Lasting::Always).unwrap().unwrap();
+    assert!(allowed("a") && allowed("b"));
+    decide(Effect::Deny, "a.example", Some("two"), Lasting::Seconds(60)).unwrap();
+    assert!(allowed("a") && !allowed("b"));
+    stand.registry.withdraw(all.number).unwrap();
+    stand.registry.withdraw(one.number).unwrap();
+    assert!(!allowed("a"));
+    assert_eq!(stand.registry.status().decisions.len(), 1);
+    for (host, container, lasting, said) in [
+        ("a.example/x", None, Lasting::Always, "a scheme or path"),
+        ("*", None, Lasting::Always, "every host"),
+        ("a.example", None, Lasting::Container, "no container is named"),
+        ("a.example", Some("three"), Lasting::Always, "no container \"three\""),
+        ("a.example", None, Lasting::Once, "no request waits"),
+    ] {
+        let refusal = decide(Effect::Allow, host, container, lasting).unwrap_err();
+        assert!(refusal.reason.contains(said), "{refusal}");
+    }
+    assert!(stand.registry.withdraw(99).is_err());
+}
+
+#[test]
+fn revoke_needs_one_container() {
+    let stand = stand();
+    stand.registry.prepare(prepare("a", "one")).unwrap();
+    stand.registry.prepare(prepare("b", "two")).unwrap();
+    for wanted in ["", "none", "c"] {
+        assert!(stand.registry.revoke(wanted).is_err(), "{wanted:?}");
+    }
+    stand.registry.revoke("aaaa").unwrap();
+    assert!(stand.registry.prepare(prepare("b", "two")).is_ok());
+
+    // The name of one is how the id of another begins.
+    stand.registry.prepare(prepare("c", "bbb")).unwrap();
+    stand.registry.revoke("bbb").unwrap();
+    assert!(stand.registry.prepare(prepare("c", "bbb")).is_err());
+    assert!(stand.registry.prepare(prepare("b", "two")).is_ok());
+}
+
+#[test]
+fn all_are_revoked_at_once_those_in_the_middle_of_their_start_too() {
+    let stand = stand();
+    for (id, name) in [("a", "one"), ("b", "two"), ("c", "starting")] {
+        stand.registry.prepare(prepare(id, name)).unwrap();
+    }
+    attach(&stand.registry, "a").unwrap();
+    attach(&stand.registry, "b").unwrap();
+    let running: Vec<_> =
+        stand.registry.known().values().filter_map(|entry| entry.container().cloned()).collect();
+    assert_eq!(stand.registry.revoke_all().unwrap(), ["one", "starting", "two"]);
+    assert!(running.len() == 2 && running.iter().all(|container| container.is_revoked()));
+    assert!(attach(&stand.registry, "c").unwrap_err().reason.contains("revoked"));
+    for id in ["a", "b", "c"] {
+        assert!(stand.registry.prepare(prepare(id, "again")).is_err(), "{id}");
+    }
+    // One that comes later is another.
+    stand.registry.prepare(prepare("d", "later")).unwrap();
+    attach(&stand.registry, "d").unwrap();
+}
+
+#[test]
+fn what_cannot_be_recorded_is_told_and_cut_all_the_same() {
+    let stand = stand();
+    for (id, name) in [("a", "one"), ("b", "two")] {
+        stand.registry.prepare(prepare(id, name)).unwrap();
+        attach(&stand.registry, id).unwrap();
+    }
+    std::fs::write(stand._state.path().join("revoked"), "not a directory").unwrap();
+    let running: Vec<_> =
+        stand.registry.known().values().filter_map(|entry| entry.container().cloned()).collect();
+    let refusal = stand.registry.revoke_all().unwrap_err();
+    assert!(refusal.reason.contains("could not be recorded"), "{refusal}");
+    assert!(running.len() == 2 && running.iter().all(|container| container.is_revoked()));
+}
+
+#[test]
+fn a_request_is_explained_by_what_the_container_is_under_now() {
+    let stand = stand();
+    stand.registry.prepare(prepare("a", "one")).unwrap();
+    attach(&stand.registry, "a").unwrap();
+    let explain = |container: &str, url: &str| {
+        let (container, method) = (container.to_owned(), "GET".to_owned());
+        stand.registry.explain(&Explain { container, method, url: url.to_owned() })
+    };
+    let refused = explain("one", "https://a.example/x").unwrap();
+    assert_eq!((refused.decision, refused.reason.as_deref()), (Outcome::Refused, Some("host-not-allowed")));
+    assert!(refused.remedy.contains("understudy allow a.example --container one"), "{refused:?}");
+    let decide = |effect, lasting| {
+        let host = "a.example".to_owned();
+        let container = Some("one".to_owned());
+        stand.registry.decide(&Decide { effect, host, container, lasting }).unwrap();
+    };
+    decide(Effect::Allow, Lasting::Container);
+    let allowed = explain(&"a".repeat(64), "a.example").unwrap();
+    assert_eq!((allowed.decision, allowed.rule.as_deref()), (Outcome::Allowed, Some("operator decision 1")));
+    decide(Effect::Deny, Lasting::Always);
+    let denied = explain("one", "a.example").unwrap();
+    assert_eq!(denied.rule.as_deref(), Some("operator decision 2"));
+    assert!(denied.remedy.contains("`understudy withdraw 2`"), "{denied:?}");
+    assert_eq!(denied.rules.len(), 2);
+    stand.registry.revoke("one").unwrap();
+    assert_eq!(explain("one", "a.example").unwrap().reason.as_deref(), Some("revoked"));
+    assert!(explain("none", "a.example").is_err());
+    assert!(explain("one", "https://10.0.0.1/").unwrap_err().reason.contains("address"));
+}
+
+/// A control packet holds 128 KiB.
+#[test]
+fn the_status_of_a_thousand_containers_reaches_whoever_asks() {
+    let stand = stand();
+    for number in 0..1000 {
+        let mut one = prepare("a", &format!("agent-{number:04}"));
+        one.id = format!("{number:064x}").parse().unwrap();
+        stand.registry.prepare(one).unwrap();
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let control = ControlDirectory::new(directory.path().join("control"));
+    let hello = HelloSecret::from_hex(&"a".repeat(64)).unwrap();
+    let listener = Listener::bind(&control, hello).unwrap();
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (registry, stopped) = (Arc::new(stand.registry), Arc::clone(&stop));
+    let server = std::thread::spawn(move || crate::attach::server::serve(listener, registry, stopped));
+    let client = Client::new(control, Duration::from_secs(30));
+    let Reply::Status(status) = client.call(Request::Status, &[]).unwrap() else { panic!("no status") };
+    assert_eq!(status.containers.len(), 1000);
+    assert!(serde_json::to_vec(&status).unwrap().len() > understudy_control::MAX_PACKET);
+    assert!(status.containers.iter().enumerate().all(|(number, container)| {
+        container.name.as_deref() == Some(format!("agent-{number:04}").as_str())
+    }));
+    stop.store(true, Relaxed);
+    server.join().unwrap();
+}
+
+#[test]
+fn a_reattach_replaces_the_sockets_and_must_be_about_one_container() {
+    let stand = stand();
+    let both = |id: &str| {
+        let (attach, descriptors) = sockets("a");
+        (Reattach { prepare: prepare(id, "agent"), attach }, descriptors)
+    };
+    let (good, descriptors) = both("a");
+    stand.registry.reattach(good, descriptors).unwrap();
+    let (again, descriptors) = both("a");
+    stand.registry.reattach(again, descriptors).unwrap();
+    assert_eq!(stand.started.load(Relaxed), 2);
+    let (mixed, descriptors) = both("b");
+    assert!(stand.registry.reattach(mixed, descriptors).is_err());
+}

@@ -1,0 +1,109 @@
+//! What people are told of the containers, of their secrets and of a request.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use understudy_control::{
+    ContainerId, ContainerStatus, Explain, Explained, Lines, Refusal, SecretStatus, Status,
+};
+
+use super::{Attached, Known, Registry, find};
+use crate::container::Counters;
+use crate::credentials::report::Holders;
+use crate::decide::Denial;
+use crate::explain::verdict;
+use crate::operator::limited;
+use crate::reason::Reason;
+
+impl Registry {
+    /// What would become of a request of this container now.
+    pub fn explain(&self, wanted: &Explain) -> Result<Explained, Refusal> {
+        let known = self.known();
+        let (id, entry) = find(&known, &wanted.container)?;
+        let rights = self.rights(entry);
+        let explained = verdict::explain(&rights.policy, rights.mode, &wanted.url, &wanted.method);
+        let explained = explained.map_err(|error| {
+            Refusal::new(format!("{error:#}"), "write it as `https://api.example.com/v1/x`")
+        })?;
+        let stopped = match self.not_revoked(id) {
+            Err(Refusal { remedy, .. }) => {
+                Some(Denial { reason: Reason::Revoked, policy: explained.policy.clone(), rule: None, remedy })
+            }
+            Ok(()) => entry.container().and_then(|container| limited(container)),
+        };
+        let explained = match stopped {
+            Some(denial) => verdict::refused(explained, denial),
+            None => explained,
+        };
+        Ok(verdict::named(explained, entry.name().unwrap_or(id.short())))
+    }
+
+    pub fn lines(&self, from: u64) -> Lines {
+        (self.parts.lines)(from)
+    }
+
+    pub fn metrics(&self) -> String {
+        (self.parts.metrics)(&self.status())
+    }
+
+    pub fn status(&self) -> Status {
+        let mut containers: Vec<ContainerStatus> =
+            self.known().iter().map(|(id, entry)| self.container_status(id, entry)).collect();
+        containers.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime: self.started.elapsed().as_secs(),
+            containers,
+            problems: (self.parts.problems)(),
+            decisions: self.parts.decisions.list(),
+            questions: self.parts.questions.list(),
+        }
+    }
+
+    pub fn secrets(&self) -> Vec<SecretStatus> {
+        let mut holders = Holders::new();
+        for (id, entry) in self.known().iter() {
+            let Known::Attached(Attached { container, asked }) = entry else { continue };
+            let rights = container.rights();
+            for name in asked.granted.names() {
+                let lost = match self.parts.revocations.contains(id) || container.is_revoked() {
+                    true => " (revoked)",
+                    false if !rights.grants.contains(&name) => " (no longer granted)",
+                    false => "",
+                };
+                holders.entry(name).or_default().push(format!("{}{lost}", container.label()));
+            }
+        }
+        holders.values_mut().for_each(|labels| labels.sort());
+        (self.parts.secrets)(&holders)
+    }
+
+    fn container_status(&self, id: &ContainerId, entry: &Known) -> ContainerStatus {
+        let rights = self.rights(entry);
+        let (harness, notes) = match entry {
+            Known::Prepared { terms, .. } => (&terms.harness, &terms.notes),
+            Known::Attached(Attached { container: c, .. }) => (&c.harness, &c.notes),
+        };
+        let count = |counter: fn(&Counters) -> &std::sync::atomic::AtomicU64| {
+            entry.container().map_or(0, |c| counter(&c.counters).load(Relaxed))
+        };
+        let state = match entry {
+            _ if self.parts.revocations.contains(id) => "revoked",
+            Known::Prepared { .. } => "prepared",
+            Known::Attached(_) => "attached",
+        };
+        ContainerStatus {
+            id: id.clone(),
+            name: entry.name().map(str::to_owned),
+            harness: harness.clone(),
+            policy: rights.policy.label().to_owned(),
+            mode: rights.mode.to_string(),
+            state: state.to_owned(),
+            secrets: rights.grants.names(),
+            open_connections: count(|c| &c.open_connections),
+            allowed: count(|c| &c.allowed),
+            denied: count(|c| &c.denied),
+            terminated: count(|c| &c.terminated),
+            notes: notes.clone(),
+        }
+    }
+}
