@@ -16,6 +16,9 @@ fn codex_logs_in_by_a_device_code_and_the_next_container_has_the_login() {
     stand
         .declare("[work-device]\nlike = \"chatgpt-account\"\naccount = \"device\"\ngrant-to = { harnesses = [\"codex\"] }\n")
         .unwrap();
+    // A file that was changed is read some seconds later.
+    until("the declaration", || Ok(stand.operator(&["secrets"])?.success()?.contains("work-device")))
+        .unwrap();
     let command = format!("{} exec --skip-git-repo-check 'say hi'", codex()).leak();
     let tool = Tool { harness: "codex", needs: &["codex"], command, answer: "MOCK-OK over", ..Tool::PLAIN };
     let agent = tool.agent().annotation("understudy.secrets", "");
