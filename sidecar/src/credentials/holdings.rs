@@ -96,6 +96,11 @@ impl MintedNow {
             credential.hosts.iter().any(at) && credential.by.iter().all(|name| grants.contains(name))
         })
     }
+
+    /// Whether `host` gets any of which the container has a stand-in.
+    pub fn is_swapped_at(&self, grants: &Grants, host: &HostName) -> bool {
+        self.usable(grants, host).any(|credential| credential.stand_in.is_some())
+    }
 }
 
 impl Holdings {

@@ -9,7 +9,7 @@ use pingora_http::ResponseHeader;
 use super::headers;
 use super::response::Answer;
 use super::searches::Searches;
-use crate::credentials::{Holdings, RequestHead, Vault};
+use crate::credentials::{Holdings, MintedNow, RequestHead, Vault};
 
 /// An answer that has `text` in a header and as its body, to a container that was granted the one secret. Names of headers
 /// stay as they are, so values and body are all.
@@ -22,8 +22,8 @@ fn through(vault: &Arc<Vault>, secret: &str, text: &[u8]) -> Option<Vec<u8>> {
     let headers = HeaderMap::new();
     let request =
         RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers: &headers };
-    let searches =
-        Searches::new(Arc::clone(vault), &[secret].into_iter().collect(), &Holdings::default(), request);
+    let (grants, holdings) = ([secret].into_iter().collect(), Holdings::default());
+    let searches = Searches::new(Arc::clone(vault), &grants, (&holdings, &MintedNow::default()), request);
     let mut head = ResponseHeader::build(200, Some(1)).ok()?;
     head.insert_header("x-echo", text).ok()?;
     headers::clean_response(&mut head);

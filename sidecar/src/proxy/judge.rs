@@ -102,7 +102,7 @@ impl Engine {
                 ..exchange.refuse(denial.reason)
             }
         })?;
-        let searches = Searches::new(vault, &rights.grants, holdings, head);
+        let searches = Searches::new(vault, &rights.grants, (holdings, &minted), head);
         Ok((target, upstream, swaps, searches))
     }
 

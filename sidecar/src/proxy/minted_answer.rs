@@ -19,17 +19,12 @@ pub(super) struct MintedAnswer {
     vault: Arc<Vault>,
     container: Arc<Container>,
     body: Zeroizing<Vec<u8>>,
-    replacer: Replacer,
+    replaced: u64,
 }
 
 impl MintedAnswer {
-    pub(super) fn new(
-        minting: Minting,
-        vault: Arc<Vault>,
-        container: Arc<Container>,
-        replacer: Replacer,
-    ) -> Self {
-        Self { minting, vault, container, body: Zeroizing::default(), replacer }
+    pub(super) fn new(minting: Minting, vault: Arc<Vault>, container: Arc<Container>) -> Self {
+        Self { minting, vault, container, body: Zeroizing::default(), replaced: 0 }
     }
 
     /// Nothing of it goes on yet.
@@ -41,7 +36,7 @@ impl MintedAnswer {
         Ok(())
     }
 
-    /// All that the container gets.
+    /// All that the container gets. Searched for what was just made, too, which the answer may have once more elsewhere.
     pub(super) fn finish(&mut self) -> Result<Bytes, String> {
         let body = std::mem::take(&mut self.body);
         if body.is_empty() {
@@ -50,12 +45,15 @@ impl MintedAnswer {
         let holdings = &self.container.holdings;
         let settled = self.minting.settle(&self.vault, holdings, &body, Instant::now());
         let settled = settled.map_err(|error| error.to_string())?;
-        let out = self.replacer.push(Bytes::from_owner(settled));
-        Ok(Bytes::from([out, self.replacer.finish()].concat()))
+        let mut replacer = Replacer::new(holdings.scrub(&self.vault, &self.container.rights().grants));
+        let out = replacer.push(Bytes::from_owner(settled));
+        let out = Bytes::from([out, replacer.finish()].concat());
+        self.replaced = replacer.replaced();
+        Ok(out)
     }
 
     pub(super) fn replaced(&self) -> u64 {
-        self.replacer.replaced()
+        self.replaced
     }
 }
 

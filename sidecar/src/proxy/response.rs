@@ -96,11 +96,10 @@ impl Answer {
         vault: &Arc<Vault>,
         container: &Arc<Container>,
     ) {
-        if let (true, Body::Plain(replacer)) = (head.status.is_success(), &mut self.body) {
-            let replacer = replacer.another();
+        if head.status.is_success() && matches!(self.body, Body::Plain(_)) {
             head.remove_header(&header::CONTENT_LENGTH);
             let (vault, container) = (Arc::clone(vault), Arc::clone(container));
-            self.body = Body::Minted(Box::new(MintedAnswer::new(minting, vault, container, replacer)));
+            self.body = Body::Minted(Box::new(MintedAnswer::new(minting, vault, container)));
         }
     }
 

@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue};
 
 use crate::accounts::Account;
 use crate::credentials::scrub::{Patterns, Watched};
-use crate::credentials::{Grants, Holdings, RequestHead, Vault};
+use crate::credentials::{Grants, Holdings, MintedNow, RequestHead, Vault};
 
 #[derive(Debug)]
 pub(super) struct Searches {
@@ -17,7 +17,8 @@ pub(super) struct Searches {
     text: Arc<Patterns>,
     /// Whose stand-ins are swapped in text messages of a WebSocket.
     pub(super) text_secrets: Vec<String>,
-    /// Whether the host gets a secret of this container: what it answers must be searched, or not passed on.
+    /// Whether the host gets a secret of this container, or what was minted for it and is a stand-in inside: what it answers
+    /// must be searched, or not passed on.
     pub(super) bound: bool,
 }
 
@@ -25,11 +26,12 @@ impl Searches {
     pub(super) fn new(
         vault: Arc<Vault>,
         grants: &Grants,
-        holdings: &Holdings,
+        (holdings, minted): (&Holdings, &MintedNow),
         head: RequestHead<'_>,
     ) -> Self {
         let mut granted = vault.secrets().iter().filter(|secret| grants.contains(secret.name()));
-        let bound = granted.any(|secret| secret.declaration().is_bound_to(head.host));
+        let bound = granted.any(|secret| secret.declaration().is_bound_to(head.host))
+            || minted.is_swapped_at(grants, head.host);
         let (answers, requests) = (holdings.scrub(&vault, grants), vault.watch());
         let (text, text_secrets) = vault.websocket_text(grants, head);
         let (text, nothing) = (Arc::new(text), Arc::new(Patterns::new([])));
@@ -96,6 +98,7 @@ impl Searches {
         let (method, uri) = (http::Method::GET, http::Uri::from_static("/"));
         let head =
             RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers: &headers };
-        Self::new(Arc::new(vault), &granted.iter().copied().collect(), &Holdings::default(), head)
+        let (grants, holdings) = (granted.iter().copied().collect(), Holdings::default());
+        Self::new(Arc::new(vault), &grants, (&holdings, &MintedNow::default()), head)
     }
 }

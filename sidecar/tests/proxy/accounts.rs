@@ -80,7 +80,6 @@ async fn the_access_token_is_swapped_and_what_comes_back_is_the_stand_in() {
 async fn stand_ins_of_other_tokens_are_never_sent_and_real_ones_are_found() {
     let world = world(Scheme::ChatGpt, LONG).await;
     let (stand_ins, real) = (stand_ins(&world), first(&world));
-    let mut client = Client::new(&world, H1).await;
     for (token, reason) in [
         (stand_ins.refresh.as_str(), "credential-misdirected"),
         (stand_ins.id.as_deref().unwrap(), "credential-misdirected"),
@@ -88,7 +87,7 @@ async fn stand_ins_of_other_tokens_are_never_sent_and_real_ones_are_found() {
         (real.refresh.as_str(), "real-credential"),
         (real.id.as_deref().unwrap(), "real-credential"),
     ] {
-        let (head, _) = call(&mut client, token, "GET", "").await;
+        let (head, _) = call(&mut Client::new(&world, H1).await, token, "GET", "").await;
         let found = head.headers["x-understudy-reason"].to_str().unwrap();
         // The token endpoint of this test is at the same host.
         assert!(found == reason || found == "credential-misplaced", "{found}, expected {reason}");

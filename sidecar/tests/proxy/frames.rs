@@ -152,6 +152,25 @@ async fn a_frame_that_is_none_ends_the_connection_and_says_why() {
     }
 }
 
+#[tokio::test]
+async fn the_head_of_the_answer_is_scrubbed() {
+    let world = World::new().await;
+    let mut client = Client::new(&world, H1).await;
+    let request = client
+        .request("/ws")
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("authorization", format!("Bearer {STAND_IN}"))
+        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+    let response = client.send(request.body(nothing()).unwrap()).await.unwrap();
+    assert_eq!(response.status(), 101);
+    assert_eq!(response.headers()["x-echo"], format!("Bearer {STAND_IN}"));
+    assert_eq!(world.upstream.last().headers["authorization"], format!("Bearer {REAL}"));
+    drop(response);
+    assert_eq!(world.only_line().await["scrubbed"], 1);
+}
+
 /// Only where the secret says so, only in text, and it comes back as a stand-in.
 #[tokio::test]
 async fn text_is_swapped_where_the_secret_says_so() {

@@ -1,5 +1,7 @@
 //! Credentials that an upstream makes for a session, in the answer to a declared request.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use http::Method;
 
 use crate::client::{Client, H1, H2, WAYS, full, nothing, whole};
@@ -45,6 +47,24 @@ async fn a_long_lived_one_is_a_stand_in_for_its_container_alone() {
         let value = format!("Bearer {SECRET}");
         assert_eq!(with(&mut client, "/used", "authorization", &value).await.0, "real-credential");
         assert_eq!(with(&mut other, "/used", "authorization", &value).await.0, "foreign-credential");
+    }
+}
+
+/// Wherever else the answer has it, in whatever form.
+#[tokio::test]
+async fn an_answer_that_repeats_it_does_not_tell_it() {
+    for (alpn, protocols) in WAYS {
+        let world = World::speaking(protocols).await;
+        let mut client = Client::new(&world, alpn).await;
+        let answer = |value: &str| {
+            let encoded = BASE64_STANDARD.encode(format!("x:{value}"));
+            format!("{{\"copy\":\"{value}\",\"secret\":\"{value}\",\"basic\":\"{encoded}\"}}")
+        };
+        let (status, body) = mint(&mut client, "/mint/session", 200, answer(SECRET)).await;
+        let stand_in = body.split('"').nth(7).unwrap();
+        assert_eq!((status, body.as_str()), (200, answer(stand_in).as_str()));
+        assert_ne!(stand_in, SECRET);
+        assert_eq!(world.only_line().await["scrubbed"], 2);
     }
 }
 

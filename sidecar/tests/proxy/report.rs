@@ -40,6 +40,7 @@ async fn swaps_and_leaks_are_counted_and_the_word_is_what_an_echo_shows() {
         );
 
         // An upstream that repeats what it received: the agent sees the value exactly if the word says so.
+        let mut client = Client::new(&world, alpn).await;
         let request = client.request("/repeat").header("authorization", format!("Bearer {STAND_IN}"));
         let response = client.send(request.body(nothing()).unwrap()).await.unwrap();
         let (head, body) = whole(response).await;

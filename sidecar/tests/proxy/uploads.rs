@@ -61,6 +61,28 @@ async fn a_real_value_in_a_small_or_an_encoded_body_never_leaves() {
     }
 }
 
+/// What has a real value gets no second try on the same connection.
+#[tokio::test]
+async fn a_real_value_in_a_head_ends_the_connection() {
+    for (header, reason) in [
+        (format!("Authorization: Bearer {REAL}"), "real-credential"),
+        ("X-Api-Key: theirs".to_owned(), "foreign-credential"),
+    ] {
+        let world = World::new().await;
+        let mut stream = tls(&world, world.connect(TO_HOST).await, HOST, H1).await.unwrap();
+        let head = format!("GET /hello HTTP/1.1\r\nHost: {HOST}\r\n");
+        let last = format!("{head}Connection: close\r\n\r\n");
+        stream.write_all(format!("{head}{header}\r\n\r\n{last}").as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        drop(stream.read_to_end(&mut answer).await);
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403") && answer.contains(reason), "{answer}");
+        let goes_on = reason != "real-credential";
+        assert_eq!(answer.contains("HTTP/1.1 200"), goes_on, "{answer}");
+        assert_eq!(world.upstream.requests(), usize::from(goes_on));
+    }
+}
+
 #[tokio::test]
 async fn stand_ins_in_a_body_go_on_and_are_counted() {
     for (alpn, protocols) in WAYS {

@@ -299,8 +299,11 @@ fn websocket(mut request: Request<Incoming>, seen: Arc<Seen>) -> Response<AnyBod
             }
         }
     });
-    let response =
+    let mut response =
         Response::builder().status(101).header("connection", "upgrade").header("upgrade", "websocket");
+    if let Some(credential) = request.headers().get("authorization") {
+        response = response.header("x-echo", credential);
+    }
     response.body(Box::pin(Full::new(Bytes::new())) as AnyBody).unwrap()
 }
 

@@ -241,3 +241,26 @@ fn what_is_swapped_into_a_body_creates_no_credentials() {
         assert_eq!(sent, expected, "{minting}");
     }
 }
+
+/// Its methods that write take JSON, with the token in the header (docs.slack.dev/apis/web-api).
+#[test]
+fn every_type_that_slack_takes_goes_through() {
+    const TOKEN: &str = "xoxb-123456789012-1234567890123-abcdefghijklmnopqrstuvwX";
+    let text = "[slack]\nlike = \"slack-bot-token\"\nfile = \"/run/secrets/slack\"\ngrant-to = { harnesses = [\"generic\"] }\n";
+    let vault = vault(text, &Values::from([("slack", TOKEN)]));
+    let grants = ["slack"].into_iter().collect();
+    let setup = Setup { vault, grants, host: "slack.com".parse().unwrap() };
+    let multipart = |value: &str| {
+        format!("--b\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\n{value}\r\n--b--\r\n")
+    };
+    let path = "/api/chat.postMessage";
+    for (kind, body, sent) in [
+        (FORM, "token={slack}&text=x".to_owned(), format!("token={TOKEN}&text=x")),
+        (JSON, r#"{"channel":"C1","text":"x"}"#.to_owned(), r#"{"channel":"C1","text":"x"}"#.to_owned()),
+        ("multipart/form-data; boundary=b", multipart("{slack}"), multipart(TOKEN)),
+    ] {
+        assert_eq!(setup.of_type(path, kind, &body), Ok(Some(sent)), "{kind}");
+    }
+    let theirs = r#"{"token":"xoxb-123456789012-1234567890123-theirstheirstheirstheir"}"#;
+    assert_eq!(setup.of_type(path, JSON, theirs), Err(Reason::ForeignCredential));
+}

@@ -14,7 +14,7 @@ pub struct Minted {
     pub hosts: Vec<HostPattern>,
     pub method: Method,
     pub paths: Vec<PathPattern>,
-    /// Of the answer, which is JSON.
+    /// Of the answer, which is JSON. Of several that are for one field there, the first counts.
     pub field: Pointer,
     /// Empty: the host that made it.
     pub used_at: Vec<HostPattern>,

@@ -73,8 +73,12 @@ impl Minting {
         body: &[u8],
         now: Instant,
     ) -> Result<Zeroizing<Vec<u8>>, MintError> {
-        let mut hits = Vec::new();
+        let (mut hits, mut settled) = (Vec::new(), Vec::new());
         for declared in &self.fields {
+            if settled.contains(&&declared.field) {
+                continue;
+            }
+            settled.push(&declared.field);
             let Some(field) = json::find(body, &declared.field).map_err(MintError::Body)? else { continue };
             let text = Zeroizing::new(field.value.ok_or(MintError::NoText)?);
             if text.is_empty() || vault.is_stand_in(&text) || vault.real_value_in(text.as_bytes()).is_some() {

@@ -40,9 +40,12 @@ struct Setup {
 
 impl Setup {
     fn new() -> Self {
+        Self::with(&declared("key", ""))
+    }
+
+    fn with(text: &str) -> Self {
         let catalogue = Arc::new(Catalogue::new([("acme.toml".to_owned(), ACME.to_owned())]).unwrap());
-        let text = declared("key", "");
-        let declared = declaration::parse("secrets.toml", &text, &catalogue).unwrap();
+        let declared = declaration::parse("secrets.toml", text, &catalogue).unwrap();
         let values = Values::from([("key", "sk-0123456789abcdefghij")]);
         let key = InstallationKey::from_bytes(&[1; 32]);
         let read = |_: &_| Ok(Zeroizing::new(values["key"].as_bytes().to_vec()));
@@ -55,8 +58,12 @@ impl Setup {
     }
 
     fn minting(&self, method: &str, path: &str, by: &[&str]) -> Option<Minting> {
+        self.minting_at(HOST, method, path, by)
+    }
+
+    fn minting_at(&self, host: &str, method: &str, path: &str, by: &[&str]) -> Option<Minting> {
         let swaps = Swaps { secrets: by.iter().map(|&name| name.to_owned()).collect(), ..Swaps::default() };
-        let (host, method) = ("api.example.com".parse().unwrap(), method.parse().unwrap());
+        let (host, method) = (host.parse().unwrap(), method.parse().unwrap());
         Minting::of(&self.vault, &host, &method, path, &swaps, &self.now())
     }
 
@@ -213,4 +220,45 @@ fn an_answer_in_which_it_cannot_be_told_does_not_go_on() {
     let own = format!("{{\"secret\":\"{}\"}}", setup.vault.secret("key").unwrap().stand_in());
     assert_eq!(setup.settle("POST", "/sessions", &own).unwrap(), own);
     assert_eq!(setup.now().all().count(), 0);
+}
+
+/// A registry sends its clients to an address that answers a name and a password with a token (distribution specification,
+/// "Token Authentication").
+#[test]
+fn a_container_registrys_token_is_a_stand_in_at_the_registry() {
+    const TOKEN: &str = "eyJhbGciOiJFUzI1NiJ9.eyJhY2Nlc3MiOltdLCJleHAiOjE3fQ.c2lnbmF0dXJlLXNpZ25hdHVyZQ";
+    let setup = |hosts: &str| {
+        Setup::with(&format!(
+            "[key]\nlike = \"container-registry\"\nfile = \"/run/secrets/key\"\nhosts = [{hosts}]\n\
+             grant-to = {{ harnesses = [\"generic\"] }}\n"
+        ))
+    };
+    let bearer = |word: &str| format!("Bearer {word}");
+    for (hosts, asked, path, used, elsewhere) in [
+        (
+            "\"registry.example.com\"",
+            "registry.example.com",
+            "/v2/token",
+            "registry.example.com",
+            "other.example.com",
+        ),
+        ("\"auth.docker.io\"", "auth.docker.io", "/token", "registry-1.docker.io", "hub.docker.com"),
+    ] {
+        let setup = setup(hosts);
+        let body = format!("{{\"token\":\"{TOKEN}\",\"access_token\":\"{TOKEN}\",\"expires_in\":300}}");
+        let minting = setup.minting_at(asked, "GET", path, &["key"]).unwrap();
+        let told = minting.settle(&setup.vault, &setup.holdings, body.as_bytes(), Instant::now()).unwrap();
+        let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
+        for field in ["token", "access_token"] {
+            let stand_in = told[field].as_str().unwrap();
+            assert_ne!(stand_in, TOKEN);
+            assert_eq!(setup.sent(used, "authorization", &bearer(stand_in)), Ok(Some(bearer(TOKEN))));
+            let elsewhere = setup.sent(elsewhere, "authorization", &bearer(stand_in));
+            assert_eq!(elsewhere, Err(Reason::CredentialMisdirected));
+        }
+        // What a registry answers holds no token that the container has not.
+        assert!(setup.now().is_swapped_at(&setup.grants, &used.parse().unwrap()));
+        assert!(!setup.now().is_swapped_at(&setup.grants, &elsewhere.parse().unwrap()));
+        assert!(!setup.now().is_swapped_at(&Grants::default(), &used.parse().unwrap()));
+    }
 }

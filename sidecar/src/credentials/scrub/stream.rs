@@ -19,11 +19,6 @@ impl Replacer {
         Self { patterns, held: Held::default(), replaced: 0 }
     }
 
-    /// For another text, with the same patterns.
-    pub fn another(&self) -> Self {
-        Self::new(Arc::clone(&self.patterns))
-    }
-
     /// What can be passed on now. A chunk without the beginning of a value is passed on without a copy.
     pub fn push(&mut self, chunk: Bytes) -> Bytes {
         let text = self.held.with(chunk);

@@ -34,6 +34,8 @@ const PASSED_ON: [&str; 13] = [
 
 /// The most characters of a program's own message that are shown.
 const SHOWN: usize = 200;
+/// It has ended with all its group; who else holds its pipe is not waited for longer.
+const SAID_WITHIN: Duration = Duration::from_secs(1);
 
 /// A program and its arguments; no shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +83,7 @@ impl CommandSource {
             return Err(format!("{program} was not done after {seconds} s (`timeout` sets another time)"));
         };
         if !status.success() {
-            let said = said.recv_timeout(Duration::from_millis(100)).unwrap_or_default();
+            let said = said.recv_timeout(SAID_WITHIN).unwrap_or_default();
             return Err(format!("{program}: {status}{}", shown(&said, &printed)));
         }
         Ok(printed)
