@@ -157,8 +157,7 @@ fn is_in(process: &Path, namespace: &Path) -> bool {
 fn search_process(process: &Path, needles: &Needles, found: &mut BTreeSet<String>) -> Result<usize> {
     let mut looked = 0;
     for part in ["environ", "cmdline"] {
-        let bytes =
-            fs::read(process.join(part)).with_context(|| process.join(part).display().to_string())?;
+        let bytes = fs::read(process.join(part)).with_context(|| process.join(part).display().to_string())?;
         if needles.find(&bytes) {
             found.insert(format!("{part} of {}", process.display()));
         }
