@@ -7,6 +7,7 @@
 //! | `/sse?n=5&gap=100` | n events, gap milliseconds between them, each sent as it happens |
 //! | `/bytes/N` | N bytes, the same every time |
 //! | `/upload` | length and SHA-256 of the request's body |
+//! | `/backwards` | the request's body, from its last byte to its first |
 //! | `/reflect/KIND` | the request's `x-api-key`, in that form (see `reflect`) |
 //! | `/ws` | WebSocket that sends back what it receives; with `?reflect` it begins with the request's `x-api-key` |
 //! | `/git/…` | repositories, by `git http-backend` |
@@ -92,6 +93,10 @@ pub(super) async fn answer(
         ("sse", None) => Ok(events(parts.uri.query().unwrap_or_default())),
         ("bytes", Some(length)) => Ok(bytes_of(length.parse().context("/bytes/N")?)),
         ("reflect", Some(kind)) => reflect::answer(kind, &parts.headers),
+        ("backwards", None) => {
+            let backwards: Vec<u8> = received.kept.iter().rev().copied().collect();
+            whole(StatusCode::OK, "text/plain", backwards)
+        }
         ("upload", None) => {
             json_answer(StatusCode::OK, &json!({ "length": received.length, "sha256": received.sha256 }))
         }

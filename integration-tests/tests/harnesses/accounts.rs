@@ -78,16 +78,37 @@ impl Login {
     fn all(&self) -> BTreeSet<String> {
         let first = self.tokens();
         let mut all: BTreeSet<String> = [first.access, first.refresh].into_iter().chain(first.id).collect();
-        for entry in stand().arrived().unwrap() {
-            let Entry::Request(request) = entry else { continue };
-            let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-            all.extend(bearer.filter(|_| request.host.contains(self.host())).map(str::to_owned));
-        }
+        all.extend(self.used());
         let renewals = u64::try_from(self.renewals().len()).unwrap();
         for number in 0..=renewals + 1 {
             all.insert(tokens(self.scheme, self.name, number, Duration::ZERO).refresh);
         }
         all
+    }
+
+    /// The access tokens that its provider's host was sent.
+    fn used(&self) -> BTreeSet<String> {
+        let mut used = BTreeSet::new();
+        for entry in stand().arrived().unwrap() {
+            let Entry::Request(request) = entry else { continue };
+            let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+            used.extend(bearer.filter(|_| request.host.contains(self.host())).map(str::to_owned));
+        }
+        used
+    }
+
+    /// An answer that tells a token which was good before, with every renewal since, tells its stand-in.
+    fn assert_former_ones_stay_out(&self, container: &Container) {
+        let used = self.used();
+        assert!(used.len() > 2, "{}", used.len());
+        for token in used {
+            let backwards: String = token.chars().rev().collect();
+            let url = format!("https://{}/backwards", self.host());
+            let told = container.exec(&["curl", "-sS", "--fail", "--data-binary", &backwards, &url]);
+            let told = told.unwrap().success().unwrap();
+            assert_eq!(told.len(), token.len(), "{told}");
+            assert!(told != token, "a token of before came back");
+        }
     }
 
     fn host(&self) -> &'static str {
@@ -120,6 +141,7 @@ impl Login {
         assert!(all.len() > renewals.len() + 2, "{}", all.len());
         let values: Vec<&str> = all.iter().map(String::as_str).collect();
         for container in &containers {
+            self.assert_former_ones_stay_out(container);
             // What a program leaves running behind may keep everybody from looking at it, as Codex does. It ends all but the
             // first process and itself.
             container.exec(&["sh", "-c", "kill -KILL -1"]).unwrap();

@@ -102,3 +102,43 @@ impl Searches {
         Self::new(Arc::new(vault), &grants, (&holdings, &MintedNow::default()), head)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use http::{HeaderMap, Method, Uri};
+
+    use super::*;
+    use crate::credentials::fixture::{Values, vault};
+    use crate::credentials::{Minting, Swaps};
+
+    /// Of Docker Hub, which has its tokens at another host than its images.
+    #[test]
+    fn a_host_that_gets_what_was_minted_must_be_readable() {
+        let text = "[hub]\nlike = \"container-registry\"\nfile = \"/run/secrets/hub\"\nhosts = [\"auth.docker.io\"]\n\
+                    grant-to = { harnesses = [\"generic\"] }\n";
+        let vault = Arc::new(vault(text, &Values::from([("hub", "0123456789abcdefghij")])));
+        let (grants, holdings): (Grants, _) = (["hub"].into_iter().collect(), Holdings::default());
+        let bound = |host: &str| {
+            let (host, uri) = (host.parse().unwrap(), Uri::from_static("/"));
+            let (method, headers) = (Method::GET, HeaderMap::new());
+            let head = RequestHead {
+                host: &host,
+                method: &method,
+                verified_tls: true,
+                uri: &uri,
+                headers: &headers,
+            };
+            let minted = holdings.minted(Instant::now());
+            Searches::new(Arc::clone(&vault), &grants, (&holdings, &minted), head).bound
+        };
+        assert_eq!(["auth.docker.io", "registry-1.docker.io"].map(bound), [true, false]);
+        let swaps = Swaps { secrets: vec!["hub".to_owned()], ..Swaps::default() };
+        let (host, minted) = ("auth.docker.io".parse().unwrap(), MintedNow::default());
+        let minting = Minting::of(&vault, &host, &Method::GET, "/token", &swaps, &minted).unwrap();
+        let answer = b"{\"token\":\"a-token-of-the-hub-0123456789\"}";
+        minting.settle(&vault, &holdings, answer, Instant::now()).unwrap();
+        assert_eq!(["registry-1.docker.io", "other.docker.io"].map(bound), [true, false]);
+    }
+}

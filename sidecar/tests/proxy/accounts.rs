@@ -220,6 +220,8 @@ async fn every_other_grant_is_refused_with_what_to_do_and_never_reaches_the_prov
     }
     let (head, _) = client.get("/oauth/token?grant_type=authorization_code").await;
     assert_eq!(head.headers["x-understudy-reason"], "malformed");
+    let (head, _) = ask(&mut client, "application/json", refresh(&first(&world).refresh)).await;
+    assert_eq!(head.headers["x-understudy-reason"], "real-credential");
     assert_eq!(world.upstream.requests(), 0);
 }
 

@@ -9,8 +9,10 @@ use crate::reflect::every_form;
 use crate::upstream::Protocols;
 use crate::world::{REAL, STAND_IN, World};
 
+/// By a client that would read other codings.
 fn asked(client: &Client, path: &str) -> http::request::Builder {
-    client.request(path).header("authorization", format!("Bearer {STAND_IN}"))
+    let request = client.request(path).header("accept-encoding", "gzip, br");
+    request.header("authorization", format!("Bearer {STAND_IN}"))
 }
 
 #[tokio::test]
