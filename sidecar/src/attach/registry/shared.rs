@@ -131,7 +131,6 @@ impl Registry {
             ));
         };
         self.not_revoked(with)?;
-        self.not_revoked(&first.container.id)?;
         Ok(first)
     }
 

@@ -572,6 +572,8 @@ fn a_revocation_holds_when_the_first_of_a_network_is_gone() {
     stand.registry.detach(&"a".repeat(64).parse().unwrap());
     assert_eq!(stand.registry.revoke("tools").unwrap(), ["tools"]);
     assert!(container_of(&stand.registry, "b").is_revoked());
+    // It was that one, too.
+    assert!(stand.registry.prepare(prepare("a", "agent")).unwrap_err().reason.contains("revoked"));
 }
 
 #[test]
