@@ -15,6 +15,7 @@ use crate::network::netns::{Forbidden, Netns};
 use crate::network::{self, Enclosed};
 use crate::process::Process;
 use crate::record::{Record, Running};
+use crate::shared::{self, Neighbour, Turn};
 use crate::sidecar;
 use crate::state::State;
 
@@ -37,10 +38,24 @@ pub(crate) fn attach(state: &Path, stdin: impl io::Read) -> Result<()> {
 
     environment::unchanged(&record.environment, &container.bundle)?;
     let netns = Netns::of_container(&process, &Forbidden::host()?)?;
-    let mode = Mode::asked(&record.prepare.annotations)?;
-    let Enclosed { sockets, netns: enclosed } = network::enclose(&netns, None, &mode, &installation.nft)?;
-    let attach = Attach { id: container.id, netns: enclosed, sockets: SocketRole::ALL.to_vec() };
-    sidecar::hand_over(&installation, &netns, Request::Attach(attach), &sockets.descriptors())?;
+    // Until the record says that it runs.
+    let _turn = record.shared.then(|| Turn::wait(&installation)).transpose()?;
+    let neighbour = if record.shared { shared::neighbour(&installation, &netns)? } else { None };
+    let enclosed = match neighbour {
+        Some(Neighbour { id: with, netns: enclosed }) => {
+            let join = Request::Join { id: container.id, with };
+            sidecar::hand_over(&installation, &netns, join, &[])?;
+            enclosed
+        }
+        None => {
+            let mode = Mode::asked(&record.prepare.annotations)?;
+            let Enclosed { sockets, netns: enclosed } =
+                network::enclose(&netns, None, &mode, &installation.nft)?;
+            let attach = Attach { id: container.id, netns: enclosed, sockets: SocketRole::ALL.to_vec() };
+            sidecar::hand_over(&installation, &netns, Request::Attach(attach), &sockets.descriptors())?;
+            enclosed
+        }
+    };
     let (pid, start_time) = (process.pid(), process.start_time());
     record.running = Some(Running { pid, start_time, netns: enclosed });
     record.environment.clear();

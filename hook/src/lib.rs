@@ -20,6 +20,7 @@ mod reattach;
 mod record;
 mod refusals;
 mod refuse;
+mod shared;
 mod sidecar;
 #[cfg(test)]
 mod stages;

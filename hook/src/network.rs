@@ -33,8 +33,8 @@ pub(crate) struct Enclosed {
 /// must still be; nothing in it is changed if it is another.
 pub(crate) fn enclose(netns: &Netns, expected: Option<NetnsId>, mode: &Mode, nft: &Path) -> Result<Enclosed> {
     let Identity { device, inode } = netns.identity();
-    if expected.is_some_and(|expected| (expected.device, expected.inode) != (device, inode)) {
-        bail!("its process is in another network namespace than the one that was enclosed");
+    if let Some(expected) = expected {
+        still(netns, expected)?;
     }
     netns.inside(|| {
         let sockets = prepare(mode, expected.map(|netns| netns.cookie))?;
@@ -45,6 +45,15 @@ pub(crate) fn enclose(netns: &Netns, expected: Option<NetnsId>, mode: &Mode, nft
         }
         Ok(Enclosed { netns: NetnsId { device, inode, cookie: sockets.cookie()? }, sockets })
     })
+}
+
+/// Fails if `netns` is another one than the one that was enclosed before.
+pub(crate) fn still(netns: &Netns, expected: NetnsId) -> Result<()> {
+    let Identity { device, inode } = netns.identity();
+    if (expected.device, expected.inode) != (device, inode) {
+        bail!("its process is in another network namespace than the one that was enclosed");
+    }
+    Ok(())
 }
 
 /// The sockets, in the calling thread's network namespace. A sealed one must have nothing but `lo`. (With a user namespace

@@ -8,6 +8,7 @@ mod change;
 mod config;
 mod guard;
 mod host;
+mod joined;
 mod prepare;
 mod refused;
 pub(crate) mod required;
@@ -94,6 +95,7 @@ fn permitted(
     }
     let mode = Mode::asked(&asked)?;
     let private = sidecar::remembered_mounts(installation).map_err(|error| failed(&error))?;
+    let joined = joined::joined(&config.spec, installation, &mode)?;
     let bound = guard::check(
         &config.spec,
         &guard::Surroundings {
@@ -101,17 +103,19 @@ fn permitted(
             storage: &storage,
             private: &private,
             mode: &mode,
+            joined: joined.as_ref(),
             host: &host::Kernel::default(),
         },
     )?;
     let relaxed = Relaxed::asked(asked.get(annotation::WORKSPACE).map(String::as_str))?;
     let mut request = prepare::request(config, origin, asked);
     request.managed = managed::files()?;
+    request.joins = joined.as_ref().and_then(|joined| joined.with.clone());
     let prepared = prepare::ask(installation, request.clone())?;
     // Last, since it may make a directory of git's: nothing is made for a container that is refused.
     let volumes = storage.graph_root.join("volumes");
     let guards = guards(config.mounts(), &storage.userdata, &volumes, &relaxed)?;
-    let work = change::Work { prepared: &prepared, bound: &bound, guards: &guards };
+    let work = change::Work { prepared: &prepared, bound: &bound, guards: &guards, shared: joined.is_some() };
     change::apply(config, installation, request, &work).map_err(|error| failed(&error))
 }
 

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use understudy_control::{Attach, ContainerId, Prepare, Reattach, Request, SocketRole, Status};
+use understudy_control::{Attach, ContainerId, NetnsId, Prepare, Reattach, Request, SocketRole, Status};
 
 use crate::StageArguments;
 use crate::installation::Installation;
@@ -81,8 +81,9 @@ fn give_back_all(directory: &Path, sidecar: i32) -> Result<ExitCode> {
     forbidden.add_process("the sidecar", sidecar);
 
     let mut failed = false;
+    let mut given = Given::default();
     for id in reap::known(&installation) {
-        if let Err(error) = give_back(&installation, &id, &status, &forbidden) {
+        if let Err(error) = give_back(&installation, &id, &status, &forbidden, &mut given) {
             eprintln!("understudy-hook: container {} stays without a network: {error:#}", id.short());
             failed = true;
         }
@@ -106,31 +107,46 @@ fn wait(patience: Duration, ask: impl Fn() -> Result<Status>) -> Result<Status> 
     }
 }
 
+/// In which network namespaces the sidecar has sockets again, each with a container of it.
+type Given = Vec<(NetnsId, ContainerId)>;
+
 fn give_back(
     installation: &Installation,
     id: &ContainerId,
     status: &Status,
     forbidden: &Forbidden,
+    given: &mut Given,
 ) -> Result<()> {
-    // Attached meanwhile by its own createRuntime; or revoked, which a restart of something else must not undo.
-    if status.containers.iter().any(|container| container.id == *id && container.state != "prepared") {
-        return Ok(());
-    }
     let Some(record) = Record::load(installation, id)? else { return Ok(()) };
     // Not attached yet: its createRuntime finds out that this sidecar does not know it.
     let Some(running) = record.running else { return Ok(()) };
+    // Attached meanwhile by its own createRuntime; or revoked, which a restart of something else must not undo.
+    let known = status.containers.iter().find(|container| container.id == *id);
+    if let Some(known) = known.filter(|known| known.state != "prepared") {
+        if known.state == "attached" {
+            given.push((running.netns, id.clone()));
+        }
+        return Ok(());
+    }
     let process = Process::open(running.pid)?;
     if process.start_time() != running.start_time {
         bail!("process {} is another one now", running.pid);
     }
 
     let netns = Netns::of_container(&process, forbidden)?;
-    let mode = Mode::asked(&record.prepare.annotations)?;
+    // What the administrator has written since holds from now on.
+    let mut prepare = Prepare { managed: managed::files()?, joins: None, ..record.prepare };
+    if let Some((_, with)) = given.iter().find(|(netns, _)| *netns == running.netns) {
+        network::still(&netns, running.netns)?;
+        prepare.joins = Some(with.clone());
+        return sidecar::hand_over(installation, &netns, Request::Rejoin(Box::new(prepare)), &[]);
+    }
+    let mode = Mode::asked(&prepare.annotations)?;
     let Enclosed { sockets, netns: enclosed } =
         network::enclose(&netns, Some(running.netns), &mode, &installation.nft)?;
     let attach = Attach { id: id.clone(), netns: enclosed, sockets: SocketRole::ALL.to_vec() };
-    // What the administrator has written since holds from now on.
-    let prepare = Prepare { managed: managed::files()?, ..record.prepare };
     let question = Request::Reattach(Box::new(Reattach { prepare, attach }));
-    sidecar::hand_over(installation, &netns, question, &sockets.descriptors())
+    sidecar::hand_over(installation, &netns, question, &sockets.descriptors())?;
+    given.push((enclosed, id.clone()));
+    Ok(())
 }

@@ -16,6 +16,9 @@ use crate::installation::{Installation, write_whole};
 pub(crate) struct Record {
     /// What the sidecar was asked; asked again by a re-attach. Its `env` and `args` are left empty.
     pub(crate) prepare: Prepare,
+    /// Whether its network namespace is that of other containers, too.
+    #[serde(default)]
+    pub(crate) shared: bool,
     /// The process's environment as precreate wrote it, a `fingerprint` for each entry, for createRuntime to compare;
     /// empty afterwards.
     #[serde(default)]

@@ -50,8 +50,9 @@ fn prepare(installation: &Installation, id: &ContainerId) {
         env: Default::default(),
         args: Vec::new(),
         managed: Vec::new(),
+        joins: None,
     };
-    Record { prepare, environment: Vec::new(), running: None }.save(installation).unwrap();
+    Record { prepare, shared: false, environment: Vec::new(), running: None }.save(installation).unwrap();
 }
 
 fn running(installation: &Installation, id: &ContainerId) -> Option<crate::record::Running> {
@@ -159,6 +160,86 @@ fn create_runtime_hands_over_six_sockets_of_that_namespace_and_remembers_it() {
     let running = running(&installation, &id('a')).unwrap();
     assert_eq!((running.pid, running.start_time), (process.pid(), process.start_time()));
     assert_eq!(running.netns, attach.netns);
+}
+
+/// Marks what was prepared as one that shares its network namespace.
+fn share(installation: &Installation, id: &ContainerId) {
+    let record = Record::load(installation, id).unwrap().unwrap();
+    Record { shared: true, ..record }.save(installation).unwrap();
+}
+
+#[test]
+fn the_second_in_a_network_namespace_joins_the_first_also_with_a_new_sidecar() {
+    if !in_private_netns("stages::the_second_in_a_network_namespace_joins_the_first_also_with_a_new_sidecar")
+    {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let installation = install(scratch.path());
+    // Both are told to run in it: one of them is its infra container, as it were.
+    let container = Neighbour::start();
+    let [first, second] = ['a', 'b'].map(id);
+    let start = |id: &ContainerId| {
+        prepare(&installation, id);
+        share(&installation, id);
+        let sidecar = sidecar(&installation, 1, |_| Reply::Done);
+        create_runtime::attach(&installation.state, &state(id, "created", container.pid())[..]).unwrap();
+        sidecar.join().unwrap().pop().unwrap()
+    };
+    assert!(matches!(start(&first).0, Request::Attach(_)));
+    let (joined, descriptors) = start(&second);
+    assert_eq!(joined, Request::Join { id: second.clone(), with: first.clone() });
+    assert!(descriptors.is_empty());
+    let netns = |id| running(&installation, id).unwrap().netns;
+    assert_eq!(netns(&first), netns(&second));
+
+    let sidecar = sidecar(&installation, 3, |request| match request {
+        Request::Status => status(&[]),
+        _ => Reply::Done,
+    });
+    let own = Neighbour::start();
+    reattach::reattach(&installation.state, &state(&id('1'), "running", own.pid())[..]).unwrap();
+    let asked = sidecar.join().unwrap();
+    let [_, (Request::Reattach(given), _), (Request::Rejoin(rejoined), _)] = asked.as_slice() else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(rejoined.joins.as_ref(), Some(&given.attach.id));
+    assert!([&first, &second].contains(&&rejoined.id) && rejoined.id != given.attach.id);
+}
+
+#[test]
+fn one_that_is_gone_or_was_in_another_namespace_of_that_number_is_not_joined() {
+    if !in_private_netns("stages::one_that_is_gone_or_was_in_another_namespace_of_that_number_is_not_joined")
+    {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let installation = install(scratch.path());
+    let container = attached(&installation, &id('a'));
+    let change = |change: &dyn Fn(&mut crate::record::Running)| {
+        let mut record = Record::load(&installation, &id('a')).unwrap().unwrap();
+        record.running.as_mut().into_iter().for_each(change);
+        record.save(&installation).unwrap();
+    };
+    type Change = fn(&mut crate::record::Running);
+    let wrong: [Change; 3] = [
+        |running| running.netns.cookie += 1,
+        |running| running.start_time += 1,
+        |running| running.netns.inode += 1,
+    ];
+    for (number, wrong) in wrong.into_iter().enumerate() {
+        let before = running(&installation, &id('a')).unwrap();
+        change(&wrong);
+        let other = id(char::from_digit(number as u32 + 2, 10).unwrap());
+        prepare(&installation, &other);
+        share(&installation, &other);
+        let sidecar = sidecar(&installation, 1, |_| Reply::Done);
+        create_runtime::attach(&installation.state, &state(&other, "created", container.pid())[..]).unwrap();
+        let asked = sidecar.join().unwrap().pop().unwrap().0;
+        assert!(matches!(asked, Request::Attach(_)), "{number}: {asked:?}");
+        Record::remove(&installation, &other).unwrap();
+        change(&|running| *running = before);
+    }
 }
 
 #[test]

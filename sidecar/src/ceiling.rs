@@ -201,6 +201,7 @@ mod tests {
             env: BTreeMap::new(),
             args: Vec::new(),
             managed: managed.iter().map(file).collect(),
+            joins: None,
         }
     }
 

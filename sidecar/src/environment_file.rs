@@ -65,5 +65,6 @@ fn nobody(annotations: BTreeMap<String, String>) -> Result<Prepare> {
         env: BTreeMap::new(),
         args: Vec::new(),
         managed: Vec::new(),
+        joins: None,
     })
 }

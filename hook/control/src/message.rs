@@ -53,8 +53,14 @@ pub enum Request {
     Prepare(Box<Prepare>),
     /// Hands over the sockets of a prepared container. Answered by `Done` or `Refused`.
     Attach(Attach),
-    /// Both at once, for a container that runs already while the sidecar is new. Answered by `Done` or `Refused`.
+    /// For a prepared container in a network namespace whose sockets the sidecar has already, from container `with`: it is
+    /// one with that one from now on. Answered by `Done` or `Refused`.
+    Join { id: ContainerId, with: ContainerId },
+    /// Prepare and attach at once, for a container that runs already while the sidecar is new. Answered by `Done` or
+    /// `Refused`.
     Reattach(Box<Reattach>),
+    /// Prepare and join at once, for such a container; what it `joins` is not None. Answered by `Done` or `Refused`.
+    Rejoin(Box<Prepare>),
     /// The container is gone. Answered by `Done`, also when it was never known.
     Detach { id: ContainerId },
     /// Answered by `Status`.
@@ -147,6 +153,10 @@ pub struct Prepare {
     /// What the machine's administrator wrote: a ceiling for every user of it.
     #[serde(default)]
     pub managed: Vec<ManagedFile>,
+    /// An attached container in whose network namespace it will be (a pod, `--network container:…`): to be refused unless
+    /// both are given the same.
+    #[serde(default)]
+    pub joins: Option<ContainerId>,
 }
 
 /// A file that the hook has read on the host, since the sidecar's container does not see it.

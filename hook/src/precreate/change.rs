@@ -26,6 +26,8 @@ pub(crate) struct Work<'a> {
     /// Places of the host that the container sees.
     pub(crate) bound: &'a [Place],
     pub(crate) guards: &'a Guards,
+    /// Whether its network namespace is that of other containers, too.
+    pub(crate) shared: bool,
 }
 
 pub(crate) fn apply(
@@ -40,7 +42,7 @@ pub(crate) fn apply(
     // Gone before it is made anew: the container may have been started before.
     Record::remove(installation, &config.id)?;
     let prepare = Prepare { env: Default::default(), args: Vec::new(), ..request };
-    let mut record = Record { prepare, environment: Vec::new(), running: None };
+    let mut record = Record { prepare, shared: work.shared, environment: Vec::new(), running: None };
     record.save(installation)?;
     let guest = guest::write(&Record::directory(installation, &config.id), &trust, work)?;
 

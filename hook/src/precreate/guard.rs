@@ -12,6 +12,7 @@ use oci_spec::runtime::Spec;
 use understudy_control::Refusal;
 
 use super::host::Host;
+use super::joined::Joined;
 use super::storage::Storage;
 use crate::installation::Installation;
 use crate::mounted::Place;
@@ -25,13 +26,15 @@ pub(crate) struct Surroundings<'a> {
     /// What is mounted into the sidecar: its state holds the authority's key.
     pub(crate) private: &'a [PathBuf],
     pub(crate) mode: &'a Mode,
+    /// Whose network it joins, where that may be.
+    pub(crate) joined: Option<&'a Joined>,
     pub(crate) host: &'a dyn Host,
 }
 
 /// Answers with the places of the host that are mounted, as they were when they were looked at.
 pub(crate) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<Vec<Place>, Refusal> {
     privileged(spec)?;
-    namespaces::check(spec, &surroundings.storage.userdata, surroundings.mode)?;
+    namespaces::check(spec, surroundings)?;
     capabilities::check(spec)?;
     kernel_settings(spec)?;
     devices::check(spec, surroundings.host)?;

@@ -8,6 +8,7 @@ use understudy_control::{EnvironmentVariable, Placement, Prepare, Prepared, Refu
 
 use super::config::Config;
 use super::guard::{self, Surroundings};
+use super::joined::Joined;
 use super::storage::Storage;
 use super::{decide, host, prepare, sidecar};
 use crate::installation::{Installation, write_whole};
@@ -60,7 +61,7 @@ pub(crate) fn prepared() -> Prepared {
 /// With what the sidecar answers in tests, and nothing that is mounted.
 pub(crate) fn apply_simply(config: &Config, installation: &Installation) -> anyhow::Result<Value> {
     let guards = crate::workspace::guard::Guards::default();
-    let work = super::change::Work { prepared: &prepared(), bound: &[], guards: &guards };
+    let work = super::change::Work { prepared: &prepared(), bound: &[], guards: &guards, shared: false };
     super::change::apply(config, installation, request(config), &work)
 }
 
@@ -179,6 +180,15 @@ impl Tree {
     }
 
     pub(crate) fn check_in(&self, mode: &Mode, config: &Config) -> Result<(), Refusal> {
+        self.check_joined(mode, None, config)
+    }
+
+    pub(crate) fn check_joined(
+        &self,
+        mode: &Mode,
+        joined: Option<&Joined>,
+        config: &Config,
+    ) -> Result<(), Refusal> {
         let installation = self.installation();
         let storage = Storage::locate(config)?;
         let private = sidecar::remembered_mounts(&installation).unwrap();
@@ -187,6 +197,7 @@ impl Tree {
             storage: &storage,
             private: &private,
             mode,
+            joined,
             host: &host::Kernel::default(),
         };
         guard::check(&config.spec, &surroundings).map(|_| ())

@@ -129,7 +129,7 @@ fn search_container(first: u32, needles: &Needles, found: &mut BTreeSet<String>)
     for entry in fs::read_dir("/proc")? {
         let process = entry?.path();
         let end = Instant::now() + ENDING;
-        while is_in(&process, &namespace) {
+        while lives_in(&process, &namespace) {
             match search_process(&process, needles, found) {
                 Ok(more) => {
                     looked += more;
@@ -138,7 +138,7 @@ fn search_container(first: u32, needles: &Needles, found: &mut BTreeSet<String>)
                 // One that keeps everybody out, as Codex does, is looked at again until it has ended: what was in it is
                 // nowhere then.
                 Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(50)),
-                Err(error) if is_in(&process, &namespace) => {
+                Err(error) if lives_in(&process, &namespace) => {
                     let status = fs::read_to_string(process.join("status")).unwrap_or_default();
                     return Err(error.context(status.lines().take(3).collect::<Vec<_>>().join(", ")));
                 }
@@ -150,8 +150,13 @@ fn search_container(first: u32, needles: &Needles, found: &mut BTreeSet<String>)
     Ok(looked)
 }
 
-fn is_in(process: &Path, namespace: &Path) -> bool {
-    fs::read_link(process.join("ns/pid")).is_ok_and(|own| own == namespace)
+/// One that has ended and is only not waited for yet (Z) has no environment and no memory any more, and cannot be looked at.
+fn lives_in(process: &Path, namespace: &Path) -> bool {
+    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+    let is = |text: &str| status.lines().any(|line| line.starts_with(text));
+    // Its first thread alone can have ended, too.
+    let ended = is("State:\tX") || is("State:\tZ") && (is("Threads:\t1") || is("Threads:\t0"));
+    !ended && fs::read_link(process.join("ns/pid")).is_ok_and(|own| own == namespace)
 }
 
 fn search_process(process: &Path, needles: &Needles, found: &mut BTreeSet<String>) -> Result<usize> {

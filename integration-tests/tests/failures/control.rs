@@ -163,6 +163,7 @@ fn prepare(number: usize) -> Request {
         env: [].into(),
         args: Vec::new(),
         managed: Vec::new(),
+        joins: None,
     }))
 }
 

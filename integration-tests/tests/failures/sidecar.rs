@@ -131,6 +131,28 @@ fn a_first_process_in_a_namespace_of_its_own_making_is_not_re_attached() {
 }
 
 #[test]
+fn containers_that_share_a_network_are_one_again_for_the_next_sidecar() {
+    let stand = stand();
+    let first = Agent::generic().start(&["sleep", "infinity"]).unwrap();
+    let network = format!("--network=container:{}", first.name);
+    let joining = Agent::plain()
+        .option(&network)
+        .annotation("understudy.harness", "generic")
+        .annotation("understudy.policy", "world");
+    let second = joining.start(&["sleep", "infinity"]).unwrap();
+    stand.kill_sidecar();
+    stand.start_sidecar().unwrap();
+    for container in [&first, &second] {
+        until("the re-attached network", || Ok(works(container))).unwrap();
+    }
+    let listed = stand.operator(&["status"]).unwrap().success().unwrap();
+    assert!(listed.contains(&first.name) && listed.contains(&second.name), "{listed}");
+    // whichever was given back first
+    podman(["stop", "--time", "0", &first.name]).unwrap().success().unwrap();
+    assert!(works(&second));
+}
+
+#[test]
 fn a_revoked_container_has_no_network() {
     let stand = stand();
     let container = Agent::generic().start(&["sleep", "infinity"]).unwrap();

@@ -15,6 +15,7 @@ mod hostile;
 mod images;
 mod network;
 mod operator;
+mod pods;
 mod refusals;
 mod reload;
 mod scrub;

@@ -3,6 +3,7 @@
 
 mod decisions;
 mod logins;
+mod shared;
 mod told;
 
 use std::collections::HashMap;
@@ -86,8 +87,13 @@ enum Known {
 }
 
 struct Attached {
+    /// The same one for all that share a network namespace.
     container: Arc<Container>,
-    asked: Asked,
+    /// Of the first of them.
+    asked: Box<Asked>,
+    /// Of this one, if it is another.
+    own: Option<Box<Asked>>,
+    name: Option<String>,
 }
 
 impl Registry {
@@ -96,7 +102,10 @@ impl Registry {
     }
 
     pub fn prepare(&self, prepare: Prepare) -> Result<Prepared, Refusal> {
-        let terms = self.terms(&prepare)?;
+        let mut terms = self.terms(&prepare)?;
+        if let Some(with) = &prepare.joins {
+            terms.notes.push(self.may_join(&terms.asked, with)?);
+        }
         let prepared = Prepared {
             env: terms.env.clone(),
             placement: terms.placement.clone(),
@@ -112,8 +121,8 @@ impl Registry {
                 "stop some, or run a second installation",
             ));
         }
-        if let Some(Known::Attached(old)) = known.insert(prepare.id, entry) {
-            old.container.revoke();
+        if let Some(old) = known.insert(prepare.id, entry) {
+            release(&known, old);
         }
         Ok(prepared)
     }
@@ -122,14 +131,22 @@ impl Registry {
         let sockets = self.sockets(attach, descriptors)?;
         let mut known = self.known();
         self.not_revoked(&attach.id)?;
-        match known.remove(&attach.id) {
+        let (name, terms) = Self::take_prepared(&mut known, &attach.id)?;
+        let attached = self.run(attach.id.clone(), name, terms, sockets)?;
+        known.insert(attach.id.clone(), Known::Attached(attached));
+        Ok(())
+    }
+
+    fn take_prepared(
+        known: &mut HashMap<ContainerId, Known>,
+        id: &ContainerId,
+    ) -> Result<(Option<String>, Terms), Refusal> {
+        match known.remove(id) {
             Some(Known::Prepared { name, terms, since }) if since.elapsed() < PREPARED_FOR => {
-                let attached = self.run(attach.id.clone(), name, *terms, sockets)?;
-                known.insert(attach.id.clone(), Known::Attached(attached));
-                Ok(())
+                Ok((name, *terms))
             }
             Some(attached @ Known::Attached(_)) => {
-                known.insert(attach.id.clone(), attached);
+                known.insert(id.clone(), attached);
                 Err(Refusal::new("this container is attached already", "stop it, then start it again"))
             }
             _ => Err(Refusal::new(
@@ -152,8 +169,8 @@ impl Registry {
         let terms = self.terms(&prepare)?;
         let mut known = self.known();
         self.not_revoked(&prepare.id)?;
-        if let Some(Known::Attached(old)) = known.remove(&prepare.id) {
-            old.container.revoke();
+        if let Some(old) = known.remove(&prepare.id) {
+            release(&known, old);
         }
         let attached = self.run(prepare.id.clone(), prepare.name, terms, sockets)?;
         known.insert(prepare.id, Known::Attached(attached));
@@ -161,17 +178,25 @@ impl Registry {
     }
 
     pub fn detach(&self, id: &ContainerId) {
-        if let Some(Known::Attached(attached)) = self.known().remove(id) {
-            attached.container.revoke();
+        let mut known = self.known();
+        let was = known.remove(id);
+        let identity = was.as_ref().map_or(id, |entry| shared::identity(id, entry)).clone();
+        if was.is_none_or(|was| release(&known, was)) {
+            self.parts.arming.forget(&identity);
         }
-        self.parts.arming.forget(id);
     }
 
-    /// Ends one container's connections and grants, also for its later starts. What people call it.
-    pub fn revoke(&self, wanted: &str) -> Result<String, Refusal> {
+    /// Ends one container's connections and grants, and those of the ones that share its network, also for their later
+    /// starts. What people call them.
+    pub fn revoke(&self, wanted: &str) -> Result<Vec<String>, Refusal> {
         let known = self.known();
         let (id, entry) = find(&known, wanted)?;
-        self.revoke_known([(id, entry)]).map(|labels| labels.into_iter().next().unwrap_or_default())
+        let identity = shared::identity(id, entry);
+        let all =
+            known.iter().filter(|(other, entry)| *other == id || shared::identity(other, entry) == identity);
+        let mut labels = self.revoke_known(all)?;
+        labels.sort();
+        Ok(labels)
     }
 
     /// The same for every container that is known, in the middle of its start or running.
@@ -192,9 +217,12 @@ impl Registry {
             if let Known::Attached(attached) = entry {
                 attached.container.revoke();
             }
-            self.parts.arming.disarm(id);
-            if let Err(error) = self.parts.revocations.add(id) {
-                unrecorded = Some(error);
+            let identity = shared::identity(id, entry);
+            self.parts.arming.disarm(identity);
+            for id in [id, identity] {
+                if let Err(error) = self.parts.revocations.add(id) {
+                    unrecorded = Some(error);
+                }
             }
             entry.name().unwrap_or(id.short()).to_owned()
         });
@@ -210,20 +238,27 @@ impl Registry {
 
     /// Decides anew what running containers may do, after a reload or a decision of the operator.
     pub fn reconsider(&self) {
-        for entry in self.known().values() {
-            if let Known::Attached(Attached { container, asked }) = entry {
-                container.set_rights((self.parts.decide_rights)(asked));
+        let known = self.known();
+        let mut all: HashMap<&ContainerId, Vec<&Attached>> = HashMap::new();
+        for entry in known.values() {
+            if let Known::Attached(attached) = entry {
+                all.entry(&attached.container.id).or_default().push(attached);
             }
         }
+        for same in all.values() {
+            if let (Some(rights), Some(one)) = (self.rights_of_all(same), same.first()) {
+                one.container.set_rights(rights);
+            }
+        }
+        drop(all);
+        drop(known);
         self.parts.questions.changed();
     }
 
     /// Tokens of accounts in the vault were renewed.
     pub fn renewed(&self, vault: &Vault) {
-        for entry in self.known().values() {
-            if let Known::Attached(Attached { container, .. }) = entry {
-                container.renewed(vault);
-            }
+        for container in shared::containers(&self.known()) {
+            container.renewed(vault);
         }
     }
 
@@ -241,20 +276,17 @@ impl Registry {
 
     /// Ends every container's connections: the sidecar stops.
     pub fn close(&self) {
-        for (_, entry) in self.known().drain() {
-            if let Known::Attached(attached) = entry {
-                attached.container.revoke();
-            }
+        let mut known = self.known();
+        for container in shared::containers(&known) {
+            container.revoke();
         }
+        known.clear();
     }
 
     /// Connections that are open now, of all containers.
     pub fn open_connections(&self) -> u64 {
-        let known = self.known();
-        known
-            .values()
-            .map(|entry| entry.container().map_or(0, |c| c.counters.open_connections.load(Relaxed)))
-            .sum()
+        let all = shared::containers(&self.known());
+        all.iter().map(|container| container.counters.open_connections.load(Relaxed)).sum()
     }
 
     fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {
@@ -290,12 +322,12 @@ impl Registry {
         let names = SyntheticNames::new(self.parts.range);
         // Decided while `known` is held, as by `reconsider`: a reload since `Prepare` is never missed.
         let rights = (self.parts.decide_rights)(&terms.asked);
-        let container = Arc::new(Container::new(id, name, terms.harness, rights, names, terms.notes));
+        let container = Arc::new(Container::new(id, name.clone(), terms.harness, rights, names, terms.notes));
         (self.parts.start)(Arc::clone(&container), sockets).map_err(|error| {
             container.revoke();
             Refusal::new(format!("the sidecar cannot serve the sockets: {error}"), "see the sidecar's log")
         })?;
-        Ok(Attached { container, asked: terms.asked })
+        Ok(Attached { container, asked: Box::new(terms.asked), own: None, name })
     }
 
     fn rights(&self, entry: &Known) -> Arc<Rights> {
@@ -308,6 +340,16 @@ impl Registry {
     fn known(&self) -> MutexGuard<'_, HashMap<ContainerId, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Ends what it had, unless others that are one with it are still there. Whether it did.
+fn release(known: &HashMap<ContainerId, Known>, was: Known) -> bool {
+    let Known::Attached(Attached { container, .. }) = was else { return true };
+    let last = shared::attached_as(known, &container.id).is_none();
+    if last {
+        container.revoke();
+    }
+    last
 }
 
 /// By its name, its id, or how its id begins.
@@ -336,7 +378,7 @@ impl Known {
     fn name(&self) -> Option<&str> {
         match self {
             Self::Prepared { name, .. } => name.as_deref(),
-            Self::Attached(attached) => attached.container.name.as_deref(),
+            Self::Attached(attached) => attached.name.as_deref(),
         }
     }
 

@@ -60,6 +60,8 @@ fn handle(registry: &Registry, request: Request, descriptors: Vec<OwnedFd>) -> R
         Request::Prepare(prepare) => registry.prepare(*prepare).map(|p| Reply::Prepared(Box::new(p))),
         Request::Attach(attach) => registry.attach(&attach, descriptors).map(|()| Reply::Done),
         Request::Reattach(both) => registry.reattach(*both, descriptors).map(|()| Reply::Done),
+        Request::Join { id, with } => registry.join(&id, &with).map(|()| Reply::Done),
+        Request::Rejoin(prepare) => registry.rejoin(*prepare).map(|()| Reply::Done),
         Request::Detach { id } => {
             registry.detach(&id);
             Ok(Reply::Done)
@@ -80,9 +82,7 @@ fn handle(registry: &Registry, request: Request, descriptors: Vec<OwnedFd>) -> R
         }
         Request::Withdraw { number } => registry.withdraw(number).map(Reply::Decided),
         Request::Lines { from } => Ok(Reply::Lines(registry.lines(from))),
-        Request::Revoke { container: Some(container) } => {
-            registry.revoke(&container).map(|label| Reply::Revoked(vec![label]))
-        }
+        Request::Revoke { container: Some(container) } => registry.revoke(&container).map(Reply::Revoked),
         Request::Revoke { container: None } => registry.revoke_all().map(Reply::Revoked),
         Request::Explain(wanted) => {
             registry.explain(&wanted).map(|explained| Reply::Explained(Box::new(explained)))

@@ -447,6 +447,7 @@ mod tests {
             env: std::collections::BTreeMap::new(),
             args: Vec::new(),
             managed: Vec::new(),
+            joins: None,
         };
         let asked = crate::credentials::Asked::new(&prepare, "claude-code", ["a"].into_iter().collect());
         let now = || {

@@ -57,9 +57,9 @@ impl Rights {
 
 impl Asked {
     pub fn new(prepare: &Prepare, harness: &str, granted: Grants) -> Self {
-        let Prepare { id, name, image, annotations, user, managed, .. } = prepare.clone();
+        let Prepare { id, name, image, annotations, user, managed, joins, .. } = prepare.clone();
         let (env, args) = Default::default();
-        let prepare = Prepare { id, name, image, annotations, user, env, args, managed };
+        let prepare = Prepare { id, name, image, annotations, user, env, args, managed, joins };
         Self { harness: harness.to_owned(), granted, prepare }
     }
 
@@ -127,6 +127,7 @@ mod tests {
             env: BTreeMap::from([("A".to_owned(), "b".to_owned())]),
             args: vec!["c".to_owned()],
             managed: Vec::new(),
+            joins: None,
         };
         let asked = Asked::new(&prepare, "claude-code", ["a", "b"].into_iter().collect());
         assert!(asked.prepare.env.is_empty() && asked.prepare.args.is_empty());

@@ -12,7 +12,7 @@ use crate::trust::{File, Trust};
 
 /// Writes them below the container's own directory, readable for the container's user, whatever its number.
 pub(super) fn write(container: &Path, trust: &Trust, work: &Work<'_>) -> Result<PathBuf> {
-    let Work { prepared, bound, guards } = work;
+    let Work { prepared, bound, guards, .. } = work;
     let guest = container.join("guest");
     let made = fs::DirBuilder::new().mode(0o755).create(&guest);
     made.with_context(|| format!("{} cannot be made", guest.display()))?;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{Mount, Spec};
 use understudy_control::Refusal;
 
+use super::super::config::owner;
 use super::super::host::{Found, Host, Kind};
 use super::super::storage::Storage;
 use super::protected::{Protected, Reach, all};
@@ -100,6 +101,9 @@ fn check_source(
             "name it from / on",
         ));
     }
+    if is_of_those_it_joins(mount, source, surroundings) {
+        return Ok(None);
+    }
     let own = surroundings.storage.userdata.iter().find_map(|own| source.strip_prefix(own).ok());
     if let Some(file) = own {
         if STANDARD.iter().any(|standard| file == Path::new(standard)) {
@@ -133,6 +137,22 @@ fn check_source(
     }
     protected.check(source, found.as_ref(), surroundings)?;
     Ok(found.map(|found| found.place))
+}
+
+/// What Podman mounts from the container whose network is joined: its names, and in a pod the shared memory.
+fn is_of_those_it_joins(mount: &Mount, source: &Path, surroundings: &Surroundings<'_>) -> bool {
+    let Some(joined) = surroundings.joined else { return false };
+    let file = match mount.destination().to_str() {
+        Some("/etc/hosts") => "hosts",
+        Some("/etc/hostname") => "hostname",
+        Some("/etc/resolv.conf") => "resolv.conf",
+        Some("/dev/shm") => "shm",
+        _ => return false,
+    };
+    let Some((id, userdata)) = owner(source, file) else { return false };
+    let containers = |userdata: &Path| userdata.ancestors().nth(2).map(Path::to_owned);
+    let of_podman = surroundings.storage.userdata.iter().any(|own| containers(own) == containers(&userdata));
+    of_podman && (file != "shm" || joined.pod.as_deref() == Some(&id))
 }
 
 fn socket_of_the_host(socket: &Path, source: &Path) -> Refusal {
@@ -269,6 +289,38 @@ mod tests {
             tree,
             json!({"destination": "/x", "type": "bind", "source": source, "options": ["rbind", "rw"]}),
         )
+    }
+
+    #[test]
+    fn what_podman_mounts_from_a_pods_infra_container_passes_and_nothing_else_of_it() {
+        let tree = Tree::new();
+        let (infra, other) = ("1".repeat(64), "2".repeat(64));
+        let joined =
+            |pod: Option<&str>| super::super::Joined { pid: 77, pod: pod.map(str::to_owned), with: None };
+        let outcome = |joined: Option<&super::super::Joined>, id: &str, file: &str, destination: &str| {
+            let userdata = tree.graph_root().join("overlay-containers").join(id).join("userdata");
+            fs::create_dir_all(&userdata).unwrap();
+            fs::write(userdata.join(file), "").unwrap();
+            let mut document = tree.config().document;
+            let mount = json!({
+                "destination": destination, "type": "bind", "source": userdata.join(file), "options": ["bind"]
+            });
+            document["mounts"].as_array_mut().unwrap().push(mount);
+            tree.check_joined(&crate::network::mode::Mode::Sealed, joined, &config_of(&document))
+        };
+        let (pod, container) = (joined(Some(&infra)), joined(None));
+        outcome(Some(&pod), &infra, "shm", "/dev/shm").unwrap();
+        outcome(Some(&pod), &infra, "resolv.conf", "/etc/resolv.conf").unwrap();
+        outcome(Some(&container), &other, "hosts", "/etc/hosts").unwrap();
+        for (joined, id, file, destination) in [
+            (None, &infra, "shm", "/dev/shm"),
+            (Some(&pod), &other, "shm", "/dev/shm"),
+            (Some(&container), &infra, "shm", "/dev/shm"),
+            (Some(&pod), &infra, "shm", "/mnt/shm"),
+            (Some(&pod), &infra, "config.json", "/etc/hosts"),
+        ] {
+            outcome(joined, id, file, destination).unwrap_err();
+        }
     }
 
     #[test]

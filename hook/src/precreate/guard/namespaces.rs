@@ -6,18 +6,23 @@ use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType, Spec};
 use understudy_control::Refusal;
 use understudy_control::annotation::{GUARDED, INBOUND, NETWORK};
 
+use super::super::joined::Joined;
+use super::Surroundings;
 use crate::network::mode::Mode;
 
-/// `userdata`: Podman's directories for this container.
-pub(super) fn check(spec: &Spec, userdata: &[PathBuf; 2], mode: &Mode) -> Result<(), Refusal> {
+pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<(), Refusal> {
+    let Surroundings { mode, joined: shared, .. } = *surroundings;
     let all = spec.linux().as_ref().and_then(|linux| linux.namespaces().as_ref());
     let find = |typ| all.into_iter().flatten().find(move |namespace| namespace.typ() == typ);
-    network(find(LinuxNamespaceType::Network), mode)?;
-    if *mode == Mode::Sealed && configured_later(spec, userdata) {
+    network(find(LinuxNamespaceType::Network), mode, shared)?;
+    if *mode == Mode::Sealed && shared.is_none() && configured_later(spec, &surroundings.storage.userdata) {
         return Err(guarded_at_the_most("a network is configured for the container"));
     }
     own("pid", find(LinuxNamespaceType::Pid))?;
-    own("ipc", find(LinuxNamespaceType::Ipc))?;
+    let ipc = find(LinuxNamespaceType::Ipc);
+    if !shared.is_some_and(|shared| shared.pod.is_some() && joins(ipc, &shared.path("ipc"))) {
+        own("ipc", ipc)?;
+    }
     if find(LinuxNamespaceType::Mount).is_none_or(joined) {
         return Err(Refusal::new(
             "the container has no mount namespace of its own",
@@ -27,7 +32,7 @@ pub(super) fn check(spec: &Spec, userdata: &[PathBuf; 2], mode: &Mode) -> Result
     if find(LinuxNamespaceType::User).is_some_and(joined) {
         return Err(Refusal::new(
             "the container joins the user namespace of another",
-            "remove --userns or --pod",
+            "remove --userns (of a pod: create it without)",
         ));
     }
     Ok(())
@@ -37,13 +42,20 @@ fn joined(namespace: &LinuxNamespace) -> bool {
     namespace.path().is_some()
 }
 
-fn network(namespace: Option<&LinuxNamespace>, mode: &Mode) -> Result<(), Refusal> {
+fn joins(namespace: Option<&LinuxNamespace>, path: &Path) -> bool {
+    namespace.and_then(|namespace| namespace.path().as_deref()) == Some(path)
+}
+
+fn network(namespace: Option<&LinuxNamespace>, mode: &Mode, shared: Option<&Joined>) -> Result<(), Refusal> {
+    if shared.is_some_and(|shared| joins(namespace, &shared.path("net"))) {
+        return Ok(());
+    }
     match namespace {
         None => Err(no_other_network("--network=host shares the host's network")),
         Some(namespace) => match namespace.path() {
             None => Ok(()),
             Some(path) if path.starts_with("/proc") => Err(no_other_network(
-                "the container joins the network of another (--network=container:… or --pod)",
+                "the container joins the network of another that is not protected (--network=container:…)",
             )),
             Some(path) if mode.is_guarded() && is_made_by_podman(path) => Ok(()),
             Some(path) if mode.is_guarded() => Err(no_other_network(&format!(
@@ -97,8 +109,8 @@ fn own(name: &str, namespace: Option<&LinuxNamespace>) -> Result<(), Refusal> {
         Some(_) => return Ok(()),
     };
     Err(Refusal::new(
-        format!("the container shares {whose} {name} namespace (--{name} or --pod)"),
-        format!("remove --{name} and --pod"),
+        format!("the container shares {whose} {name} namespace (--{name}, or a pod's --share)"),
+        format!("remove --{name}; of a pod, leave {name} out of --share"),
     ))
 }
 
@@ -171,6 +183,27 @@ mod tests {
             let checked = tree.check_in(&guarded, &config_of(&document));
             assert_eq!(checked.is_ok(), passes, "{namespace:?} {checked:?}");
         }
+    }
+
+    #[test]
+    fn a_pods_network_and_ipc_are_joined_and_those_of_its_infra_container_alone() {
+        let tree = Tree::new();
+        let check = |pod: bool, network: &str, ipc: Value| {
+            let mut document = tree.config().document;
+            let all = document["linux"]["namespaces"].as_array_mut().unwrap();
+            all.retain(|namespace| namespace["type"] != "network" && namespace["type"] != "ipc");
+            all.extend([json!({"type": "network", "path": network}), ipc]);
+            let joined = Joined { pid: 77, pod: pod.then(|| "1".repeat(64)), with: None };
+            tree.check_joined(&Mode::Sealed, Some(&joined), &config_of(&document))
+        };
+        let own = json!({"type": "ipc"});
+        let shared = |pid: u32| json!({"type": "ipc", "path": format!("/proc/{pid}/ns/ipc")});
+        check(true, "/proc/77/ns/net", shared(77)).unwrap();
+        check(true, "/proc/77/ns/net", own.clone()).unwrap();
+        check(false, "/proc/77/ns/net", own.clone()).unwrap();
+        check(true, "/proc/78/ns/net", own).unwrap_err();
+        check(true, "/proc/77/ns/net", shared(78)).unwrap_err();
+        check(false, "/proc/77/ns/net", shared(77)).unwrap_err();
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use understudy_control::{Decide, DecisionStatus, Effect, Lasting, Refusal};
 use understudy_policies::annotation::host_and_port;
 
-use super::{Registry, find};
+use super::{Registry, find, shared};
 use crate::operator::decisions::{self, Decision};
 use crate::operator::questions::Heard;
 
@@ -20,7 +20,7 @@ impl Registry {
             Some(wanted) => {
                 let known = self.known();
                 let (id, entry) = find(&known, wanted)?;
-                (Some(id.clone()), entry.asked().prepare.managed.clone())
+                (Some(shared::identity(id, entry).clone()), entry.asked().prepare.managed.clone())
             }
             None => (None, Vec::new()),
         };

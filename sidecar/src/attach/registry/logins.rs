@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use understudy_control::{ArmLogin, ArmedStatus, ContainerId, LoginKept, LoginMade, Refusal};
 
-use super::{Known, Registry, find};
+use super::{Known, Registry, find, shared};
 use crate::accounts::arming::{ArmingError, Shown};
 use crate::accounts::{import, store};
-use crate::credentials::Grants;
 
 /// A day: longer is no login that somebody is about to make.
 const LONGEST: u64 = 86_400;
@@ -30,7 +29,8 @@ impl Registry {
     pub fn armed_logins(&self) -> Vec<ArmedStatus> {
         let known = self.known();
         let status = |(id, shown): (ContainerId, Shown)| {
-            let label = known.get(&id).and_then(Known::name).unwrap_or(id.short()).to_owned();
+            let attached = shared::attached_as(&known, &id);
+            let label = attached.map_or(id.short(), |attached| attached.container.label()).to_owned();
             let made = shown.made.map(|(account, kind, whose)| LoginMade { account, kind, whose });
             let (account, left, failed) = (shown.account, shown.left.as_secs(), shown.failed);
             ArmedStatus { container: label, container_id: id, account, left, made, failed }
@@ -43,10 +43,8 @@ impl Registry {
     /// Stores the login that was made, lets the container have it where its secret says so, and tells the program.
     pub fn keep_login(&self, wanted: &str) -> Result<LoginKept, Refusal> {
         let id = self.attached(wanted)?;
-        let asked = match self.known().get(&id) {
-            Some(Known::Attached(attached)) => attached.asked.clone(),
-            _ => return Err(refused(ArmingError::NotArmed)),
-        };
+        let asked = shared::attached_as(&self.known(), &id).map(|attached| attached.asked.clone());
+        let asked = asked.ok_or_else(|| refused(ArmingError::NotArmed))?;
         let made = self.parts.arming.take(&id).map_err(refused)?;
         let secrets = match (self.parts.keep_login)(&asked, &made.account, &made.record) {
             Ok(secrets) => secrets,
@@ -71,7 +69,7 @@ impl Registry {
     }
 
     pub fn forget_login(&self, wanted: &str) -> Result<(), Refusal> {
-        let id = find(&self.known(), wanted).map(|(id, _)| id.clone())?;
+        let id = find(&self.known(), wanted).map(|(id, entry)| shared::identity(id, entry).clone())?;
         self.parts.arming.disarm(&id);
         Ok(())
     }
@@ -79,11 +77,22 @@ impl Registry {
     /// More than it was started with, as the operator confirmed it.
     fn grant(&self, id: &ContainerId, names: Vec<String>) -> Vec<String> {
         let mut known = self.known();
-        let Some(Known::Attached(attached)) = known.get_mut(id) else { return Vec::new() };
-        let all: Grants = attached.asked.granted.names().into_iter().chain(names.clone()).collect();
-        attached.asked.granted = all;
-        attached.container.set_rights((self.parts.decide_rights)(&attached.asked));
-        let rights = attached.container.rights();
+        let mut changed = Vec::new();
+        for entry in known.values_mut() {
+            let Known::Attached(attached) = entry else { continue };
+            if attached.container.id != *id {
+                continue;
+            }
+            for asked in [Some(&mut *attached.asked), attached.own.as_deref_mut()].into_iter().flatten() {
+                asked.granted = asked.granted.names().into_iter().chain(names.clone()).collect();
+            }
+            changed.push(&*attached);
+        }
+        let (Some(rights), Some(one)) = (self.rights_of_all(&changed), changed.first()) else {
+            return Vec::new();
+        };
+        one.container.set_rights(rights);
+        let rights = one.container.rights();
         names.into_iter().filter(|name| rights.grants.contains(name)).collect()
     }
 
@@ -91,7 +100,9 @@ impl Registry {
         let known = self.known();
         let (id, entry) = find(&known, wanted)?;
         match entry {
-            Known::Attached(_) if !self.parts.revocations.contains(id) => Ok(id.clone()),
+            Known::Attached(_) if !self.parts.revocations.contains(id) => {
+                Ok(shared::identity(id, entry).clone())
+            }
             Known::Attached(_) => Err(Refusal::new("this container was revoked", "create a new one")),
             Known::Prepared { .. } => Err(Refusal::new("this container does not run yet", "start it first")),
         }

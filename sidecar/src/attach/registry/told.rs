@@ -1,12 +1,13 @@
 //! What people are told of the containers, of their secrets and of a request.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use understudy_control::{
     ContainerId, ContainerStatus, Explain, Explained, Lines, Refusal, SecretStatus, Status,
 };
 
-use super::{Attached, Known, Registry, find};
+use super::{Attached, Known, Registry, find, shared};
 use crate::container::Counters;
 use crate::credentials::report::Holders;
 use crate::decide::Denial;
@@ -46,8 +47,10 @@ impl Registry {
     }
 
     pub fn status(&self) -> Status {
+        let known = self.known();
         let mut containers: Vec<ContainerStatus> =
-            self.known().iter().map(|(id, entry)| self.container_status(id, entry)).collect();
+            known.iter().map(|(id, entry)| self.container_status(&known, id, entry)).collect();
+        drop(known);
         containers.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -62,7 +65,7 @@ impl Registry {
     pub fn secrets(&self) -> Vec<SecretStatus> {
         let mut holders = Holders::new();
         for (id, entry) in self.known().iter() {
-            let Known::Attached(Attached { container, asked }) = entry else { continue };
+            let Known::Attached(Attached { container, asked, .. }) = entry else { continue };
             let rights = container.rights();
             for name in asked.granted.names() {
                 let lost = match self.parts.revocations.contains(id) || container.is_revoked() {
@@ -70,21 +73,30 @@ impl Registry {
                     false if !rights.grants.contains(&name) => " (no longer granted)",
                     false => "",
                 };
-                holders.entry(name).or_default().push(format!("{}{lost}", container.label()));
+                holders
+                    .entry(name)
+                    .or_default()
+                    .push(format!("{}{lost}", entry.name().unwrap_or(id.short())));
             }
         }
         holders.values_mut().for_each(|labels| labels.sort());
         (self.parts.secrets)(&holders)
     }
 
-    fn container_status(&self, id: &ContainerId, entry: &Known) -> ContainerStatus {
+    fn container_status(
+        &self,
+        known: &HashMap<ContainerId, Known>,
+        id: &ContainerId,
+        entry: &Known,
+    ) -> ContainerStatus {
         let rights = self.rights(entry);
         let (harness, notes) = match entry {
             Known::Prepared { terms, .. } => (&terms.harness, &terms.notes),
             Known::Attached(Attached { container: c, .. }) => (&c.harness, &c.notes),
         };
         let count = |counter: fn(&Counters) -> &std::sync::atomic::AtomicU64| {
-            entry.container().map_or(0, |c| counter(&c.counters).load(Relaxed))
+            let counted = entry.container().filter(|c| shared::is_told_for_all(known, id, c));
+            counted.map_or(0, |c| counter(&c.counters).load(Relaxed))
         };
         let state = match entry {
             _ if self.parts.revocations.contains(id) => "revoked",

@@ -151,6 +151,7 @@ fn a_container_is_given_the_stand_in_where_ssh_looks_and_the_sidecars_host_key()
             env: Default::default(),
             args: Vec::new(),
             managed: Vec::new(),
+            joins: None,
         };
         let (harnesses, policies) = (understudy_harnesses::Harnesses::default(), Default::default());
         super::super::terms(&prepare, &harnesses, &policies, &vault).unwrap().placement

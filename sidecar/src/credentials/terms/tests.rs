@@ -38,6 +38,7 @@ fn prepare(annotations: &[(&str, &str)], env: &[(&str, &str)]) -> Prepare {
         env: map(env),
         args: Vec::new(),
         managed: Vec::new(),
+        joins: None,
     }
 }
 

@@ -1,0 +1,149 @@
+//! Containers that share a network namespace (a pod): whoever connects from it cannot be told from the others, so they are
+//! one, with the rights of the first of them, and only those that are given the same may be with it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use understudy_control::{ContainerId, Prepare, Refusal};
+
+use super::{Attached, Known, Registry};
+use crate::container::Container;
+use crate::credentials::{Asked, Rights};
+
+const REMEDY: &str =
+    "give all containers of the pod the same understudy.* annotations, or start this one outside of it";
+
+/// What the operator's decisions, an armed login and the audit trail know the container by.
+pub(super) fn identity<'k>(id: &'k ContainerId, entry: &'k Known) -> &'k ContainerId {
+    entry.container().map_or(id, |container| &container.id)
+}
+
+/// One of those that are that container.
+pub(super) fn attached_as<'k>(
+    known: &'k HashMap<ContainerId, Known>,
+    identity: &ContainerId,
+) -> Option<&'k Attached> {
+    known.values().find_map(|entry| match entry {
+        Known::Attached(attached) if attached.container.id == *identity => Some(attached),
+        _ => None,
+    })
+}
+
+/// Each once.
+pub(super) fn containers(known: &HashMap<ContainerId, Known>) -> Vec<Arc<Container>> {
+    let mut all: Vec<Arc<Container>> = known.values().filter_map(Known::container).cloned().collect();
+    all.sort_unstable_by_key(Arc::as_ptr);
+    all.dedup_by_key(|container| Arc::as_ptr(container));
+    all
+}
+
+/// The one of them that is shown with what they did together.
+pub(super) fn is_told_for_all(
+    known: &HashMap<ContainerId, Known>,
+    id: &ContainerId,
+    all: &Container,
+) -> bool {
+    let others = known.iter().filter(|(_, entry)| entry.container().is_some_and(|other| other.id == all.id));
+    match known.get(&all.id).and_then(Known::container) {
+        Some(first) if first.id == all.id => *id == all.id,
+        _ => others.map(|(id, _)| id).min() == Some(id),
+    }
+}
+
+/// Why a container that asks so cannot be one with a container that was given what `first` says.
+fn differs(first: &Asked, other: &Asked) -> Option<Refusal> {
+    let (a, b) = (&first.prepare, &other.prepare);
+    let different = a.annotations.keys().chain(b.annotations.keys());
+    let different = different.filter(|key| a.annotations.get(*key) != b.annotations.get(*key)).min();
+    let whose = a.name.as_deref().unwrap_or(a.id.short());
+    let reason = if let Some(key) = different {
+        format!("annotation {key} is not what it is at {whose}, with which this container shares its network")
+    } else if first.granted != other.granted {
+        let names = |asked: &Asked| match asked.granted.names().as_slice() {
+            [] => "none".to_owned(),
+            names => names.join(", "),
+        };
+        format!(
+            "this container is granted other secrets ({}) than {whose} ({}), with which it shares its network",
+            names(other),
+            names(first)
+        )
+    } else if a.managed != b.managed {
+        let reason = format!(
+            "the machine's rules were changed since {whose} started, with which it shares its network"
+        );
+        return Some(Refusal::new(reason, "restart all containers of the pod"));
+    } else {
+        return None;
+    };
+    Some(Refusal::new(reason, REMEDY))
+}
+
+impl Registry {
+    /// Whether one that asked so may be with `with`; a note for it.
+    pub(super) fn may_join(&self, asked: &Asked, with: &ContainerId) -> Result<String, Refusal> {
+        let known = self.known();
+        let first = self.joined(&known, with)?;
+        differs(&first.asked, asked).map_or_else(
+            || {
+                let whose = first.container.label();
+                Ok(format!("it shares its network with {whose}: what either may do, both may, and the audit trail names {whose}"))
+            },
+            Err,
+        )
+    }
+
+    /// A prepared container is one with `with`, whose sockets are its own.
+    pub fn join(&self, id: &ContainerId, with: &ContainerId) -> Result<(), Refusal> {
+        let mut known = self.known();
+        self.not_revoked(id)?;
+        let first = self.joined(&known, with)?;
+        let (container, asked) = (Arc::clone(&first.container), first.asked.clone());
+        let (name, terms) = Self::take_prepared(&mut known, id)?;
+        // Known by now: it is refused where it was prepared as the first, too.
+        if let Some(refusal) = differs(&asked, &terms.asked) {
+            return Err(refusal);
+        }
+        let attached = Attached { container, asked, own: Some(Box::new(terms.asked)), name };
+        known.insert(id.clone(), Known::Attached(attached));
+        Ok(())
+    }
+
+    /// The same for a container that runs already.
+    pub fn rejoin(&self, prepare: Prepare) -> Result<(), Refusal> {
+        let Some(with) = prepare.joins.clone() else {
+            return Err(Refusal::new("no container is named that it joins", "update understudy-hook"));
+        };
+        let id = prepare.id.clone();
+        self.prepare(prepare)?;
+        self.join(&id, &with)
+    }
+
+    fn joined<'k>(
+        &self,
+        known: &'k HashMap<ContainerId, Known>,
+        with: &ContainerId,
+    ) -> Result<&'k Attached, Refusal> {
+        let Some(Known::Attached(first)) = known.get(with) else {
+            return Err(Refusal::new(
+                format!("container {}, whose network it joins, is not known", with.short()),
+                "start that one again first (of a pod: podman pod restart)",
+            ));
+        };
+        self.not_revoked(with)?;
+        Ok(first)
+    }
+
+    /// Of a container, and of those that are one with it: nothing if one of them was to have less now.
+    pub(super) fn rights_of_all(&self, all: &[&Attached]) -> Option<Rights> {
+        let asked = &all.first()?.asked;
+        let rights = (self.parts.decide_rights)(asked);
+        let same = |own: &Asked| (self.parts.decide_rights)(own).grants == rights.grants;
+        if all.iter().filter_map(|attached| attached.own.as_deref()).all(same) {
+            return Some(rights);
+        }
+        let why =
+            "the containers that share this network are no longer granted the same secrets; restart them";
+        Some(Rights::none(asked, why.to_owned()))
+    }
+}
