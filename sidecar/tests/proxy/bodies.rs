@@ -280,8 +280,14 @@ async fn a_declared_download_keeps_its_range() {
     for alpn in [H1, H2] {
         let world = World::with(Options { provider: DOWNLOADS, ..Options::default() }).await;
         let mut client = Client::new(&world, alpn).await;
-        for (path, kept) in [("/files/a", true), ("/other/a", false), ("/FILES/a", false)] {
-            let request = client.request(path).header("authorization", format!("Bearer {STAND_IN}"));
+        for (method, path, kept) in [
+            ("GET", "/files/a", true),
+            ("GET", "/other/a", false),
+            ("GET", "/FILES/a", false),
+            ("POST", "/files/a", false),
+        ] {
+            let request =
+                client.request(path).method(method).header("authorization", format!("Bearer {STAND_IN}"));
             let request = request.header("range", "bytes=0-9").body(client::nothing()).unwrap();
             assert_eq!(whole(client.send(request).await.unwrap()).await.0.status, 200);
             assert_eq!(world.upstream.last().headers.contains_key("range"), kept, "{path}");

@@ -121,6 +121,15 @@ async fn mutations_that_create_credentials_are_refused_and_others_pass_whole() {
             let said = head.headers.get("x-understudy-reason").map(|reason| reason.to_str().unwrap());
             assert_eq!((head.status.as_u16(), said), (status, Some(reason)), "{body}: {page:?}");
         }
+        let mut client = Client::new(&world, alpn).await;
+        let request = client.request("/graphql").method("POST").header("content-encoding", "gzip");
+        let request =
+            request.header("authorization", format!("Bearer {STAND_IN}")).body(full("\x1f")).unwrap();
+        let (head, _) = whole(client.send(request).await.unwrap()).await;
+        assert_eq!(
+            (head.status.as_u16(), &head.headers["x-understudy-reason"]),
+            (415, &"body-encoded".parse().unwrap())
+        );
         let (head, _) = post("application/json", " ".repeat((1 << 20) + 1)).await;
         assert_eq!((head.status.as_u16(), world.upstream.requests()), (413, requests));
     }
