@@ -12,7 +12,7 @@ use understudy_policies::Limits;
 use crate::credentials::{Holdings, Rights, Vault};
 use crate::dns::SyntheticNames;
 use crate::operator::Rates;
-use crate::proxy::HELD_AT_ONCE;
+use crate::proxy::{HELD_AT_ONCE, Kept};
 
 #[derive(Debug)]
 pub struct Container {
@@ -31,6 +31,7 @@ pub struct Container {
     pub rates: Rates,
     /// Bodies that are held whole in memory.
     pub held_bodies: Arc<Semaphore>,
+    pub upstreams: Kept,
     /// When the sidecar took it over.
     since: Instant,
     revoked: watch::Sender<bool>,
@@ -45,7 +46,7 @@ pub struct Counters {
     pub open_requests: AtomicU64,
     pub allowed: AtomicU64,
     pub denied: AtomicU64,
-    /// Connections and requests that were ended before their end.
+    /// Connections and requests that were ended before their end, and upstream connections that nobody used.
     pub terminated: AtomicU64,
     /// Requests that were decided on, and connections that were passed through.
     pub requests: AtomicU64,
@@ -70,6 +71,7 @@ impl Container {
         let holdings = Holdings::default();
         let held_bodies = Arc::new(Semaphore::new(HELD_AT_ONCE));
         let (revoked, changes) = (watch::channel(false).0, watch::channel(0).0);
+        let upstreams = Kept::default();
         let (rates, since) = (Rates::default(), Instant::now());
         Self {
             id,
@@ -82,6 +84,7 @@ impl Container {
             counters,
             rates,
             held_bodies,
+            upstreams,
             since,
             revoked,
             changes,
@@ -115,6 +118,7 @@ impl Container {
     pub fn set_rights(&self, rights: Rights) {
         self.exchange_rights(rights);
         self.changes.send_modify(|count| *count += 1);
+        self.end_upstreams(Some(&self.rights()));
     }
 
     /// Tokens of accounts were renewed: what they were is still searched for in answers. What it may do stays.
@@ -144,6 +148,13 @@ impl Container {
     pub fn revoke(&self) {
         self.revoked.send_replace(true);
         self.holdings.forget();
+        self.end_upstreams(None);
+    }
+
+    /// Those that are used are counted by who uses them.
+    fn end_upstreams(&self, allowed: Option<&Rights>) {
+        let ended = self.upstreams.end_those_beyond(allowed);
+        self.counters.terminated.fetch_add(ended, Relaxed);
     }
 
     pub fn is_revoked(&self) -> bool {

@@ -26,7 +26,7 @@ use mode::{Course, LOGGED};
 use questions::Heard;
 
 /// The place of a rule that holds for the requests which wait, and for no others.
-const ONCE: &str = "operator, once";
+pub(crate) const ONCE: &str = "operator, once";
 
 /// Decides, and waits for a person where the container's mode says so and no rule is about the host. `admitted` is the rule
 /// that this very request was allowed by before, if it is decided on once more: it is counted and asked about once.

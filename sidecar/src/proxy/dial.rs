@@ -1,6 +1,8 @@
 //! Opens upstream connections for pingora, by the ways that were found for a permit and by no others.
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use pingora_core::connectors::L4Connect;
@@ -12,6 +14,7 @@ use pingora_error::{Error, ErrorType, Result};
 use pingora_http::ResponseHeader;
 
 use super::pool_key::PoolKey;
+use crate::container::Container;
 use crate::dns::{DialError, Hop, TunnelError, Upstream};
 
 /// pingora's kind of error for an address that is the sidecar's own.
@@ -21,6 +24,7 @@ pub(super) const OWN_ADDRESS: &str = "an address of the sidecar itself";
 pub(super) struct Dialer {
     hop: Hop,
     key: PoolKey,
+    container: Arc<Container>,
 }
 
 impl Dialer {
@@ -29,10 +33,11 @@ impl Dialer {
     pub(super) fn new(
         upstream: &Upstream,
         attempt: usize,
+        container: &Arc<Container>,
         key: impl FnOnce(&Hop) -> PoolKey,
     ) -> Option<Self> {
         let hop = upstream.hops().get(attempt)?.clone();
-        Some(Self { key: key(&hop), hop })
+        Some(Self { key: key(&hop), hop, container: Arc::clone(container) })
     }
 
     /// Of the upstream, or of the proxy on the way to it.
@@ -71,10 +76,13 @@ impl L4Connect for Dialer {
             };
             Error::explain(kind, error.to_string())
         })?;
+        let same = socket.as_fd().try_clone_to_owned();
+        let same = same.map_err(|error| Error::explain(ErrorType::SocketError, error.to_string()))?;
+        let connection = self.container.upstreams.add(self.key.clone(), same);
         let mut stream = Stream::from(socket);
         // Stays with the connection in the pool, to be compared before it is used again.
         let head = ResponseHeader::build(200, Some(0))?;
-        stream.set_proxy_digest(ProxyDigest::new(Box::new(head), Some(Box::new(self.key.clone()))));
+        stream.set_proxy_digest(ProxyDigest::new(Box::new(head), Some(Box::new(connection))));
         Ok(stream)
     }
 }

@@ -16,8 +16,8 @@ use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 
 use super::failure::failure;
+use super::kept::{Connection, Use};
 use super::page::Page;
-use super::pool_key::PoolKey;
 use super::record::Exchange;
 use super::response::Answer;
 use super::{Downstream, h2_limits, headers};
@@ -116,7 +116,7 @@ impl ProxyHttp for Engine {
         };
 
         let key = dialer.key();
-        let mut peer = Box::new(HttpPeer::new(dialer.address(), key.tls, key.host.clone()));
+        let mut peer = Box::new(HttpPeer::new(dialer.address(), key.tls, key.host.to_string()));
         peer.group_key = key.group(&self.hasher);
         let options = &mut peer.options;
         // The origin is spoken to as the container speaks, and so without a task between; in the clear nothing is negotiated.
@@ -142,12 +142,16 @@ impl ProxyHttp for Engine {
     ) -> Result<()> {
         let data =
             digest.and_then(|digest| digest.proxy_digest.as_ref()).and_then(|proxy| proxy.user_data.as_ref());
-        let made_for = data.and_then(|data| data.downcast_ref::<PoolKey>());
+        let made_for = data.and_then(|data| data.downcast_ref::<Arc<Connection>>());
         let wanted = exchange.plan.as_ref().and_then(|plan| plan.key.as_ref());
-        if wanted.is_none() || made_for != wanted {
-            return Error::e_explain(ErrorType::InternalError, "pooled connection made for another request");
+        match (made_for, &exchange.accepted) {
+            (Some(made_for), Some(accepted)) if Some(&made_for.key) == wanted => {
+                let container = Arc::clone(&accepted.downstream.container);
+                exchange.using = Some(Use::new(made_for, container));
+                Ok(())
+            }
+            _ => Error::e_explain(ErrorType::InternalError, "pooled connection made for another request"),
         }
-        Ok(())
     }
 
     async fn upstream_request_filter(
@@ -284,6 +288,8 @@ impl ProxyHttp for Engine {
         exchange: &mut Exchange,
         reused: bool,
     ) -> Box<Error> {
+        // An upstream connection that policy does not allow any more was ended by us.
+        exchange.must_end(&session.req_header().method);
         if std::mem::take(&mut exchange.again) {
             error.set_retry(!exchange.is_revoked());
             return error;

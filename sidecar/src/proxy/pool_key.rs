@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 
 use understudy_control::ContainerId;
+use understudy_policies::HostName;
 
 use super::Downstream;
 use crate::dns::{Hop, Upstream};
@@ -17,8 +18,10 @@ pub(super) struct PoolKey {
     pub(super) rule: String,
     /// Sorted names of the secrets that are swapped in.
     pub(super) secrets: Vec<String>,
-    pub(super) host: String,
+    pub(super) host: HostName,
     pub(super) port: u16,
+    /// Whether its name may lead to a private network.
+    pub(super) private: bool,
     pub(super) tls: bool,
     /// Whether the container speaks HTTP/2: a connection made for HTTP/1.1 would carry no gRPC.
     pub(super) http2: bool,
@@ -46,8 +49,9 @@ impl PoolKey {
             policy: permit.policy().to_owned(),
             rule: permit.rule().to_owned(),
             secrets,
-            host: permit.host().to_string(),
+            host: permit.host().clone(),
             port: permit.port(),
+            private: permit.given().private,
             tls: downstream.is_tls(),
             http2,
             address: hop.address(),
@@ -64,17 +68,18 @@ impl PoolKey {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn key() -> PoolKey {
+    pub(crate) fn key() -> PoolKey {
         PoolKey {
             container: "a".repeat(64).parse().unwrap(),
             policy: "web".to_owned(),
             rule: "web.toml:3".to_owned(),
             secrets: vec!["one".to_owned()],
-            host: "api.example.com".to_owned(),
+            host: "api.example.com".parse().unwrap(),
             port: 443,
+            private: false,
             tls: true,
             http2: true,
             address: ([192, 0, 2, 1], 443).into(),
@@ -86,13 +91,14 @@ mod tests {
     #[test]
     fn every_part_keeps_connections_apart() {
         let hasher = RandomState::new();
-        let changes: [fn(&mut PoolKey); 11] = [
+        let changes: [fn(&mut PoolKey); 12] = [
             |key| key.container = "b".repeat(64).parse().unwrap(),
             |key| key.policy.push('x'),
             |key| key.rule.push('4'),
             |key| key.secrets.clear(),
-            |key| key.host.push('m'),
+            |key| key.host = "api.example.net".parse().unwrap(),
             |key| key.port = 8443,
+            |key| key.private = true,
             |key| key.tls = false,
             |key| key.http2 = false,
             |key| key.address.set_port(1),

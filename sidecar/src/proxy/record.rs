@@ -12,6 +12,7 @@ use super::dial::Dialer;
 use super::downstream::InFlight;
 use super::failure::Failure;
 use super::held_body::HeldBody;
+use super::kept::Use;
 use super::page::Page;
 use super::pool_key::PoolKey;
 use super::request::Target;
@@ -50,6 +51,8 @@ pub(super) struct Exchange {
     pub(super) answer: Option<Answer>,
     /// Why we ended it ourselves; pingora's error does not tell.
     broken: Option<Failure>,
+    /// The upstream connection of this try.
+    pub(super) using: Option<Use>,
 }
 
 /// A request that belongs to a connection of ours.
@@ -88,6 +91,7 @@ impl Exchange {
             upload: None,
             answer: None,
             broken: None,
+            using: None,
         }
     }
 
@@ -174,7 +178,7 @@ impl Exchange {
     pub(super) fn dialer(&mut self, http2: bool) -> Option<Dialer> {
         let accepted = self.accepted.as_ref()?;
         let plan = self.plan.as_mut()?;
-        let dialer = Dialer::new(&plan.upstream, self.attempt, |hop| {
+        let dialer = Dialer::new(&plan.upstream, self.attempt, &accepted.downstream.container, |hop| {
             PoolKey::new(&accepted.downstream, &plan.upstream, hop, &plan.swaps.secrets, http2)
         })?;
         plan.key = Some(dialer.key().clone());

@@ -11,6 +11,7 @@ mod bodies;
 mod client;
 mod frames;
 mod hostile;
+mod kept;
 mod login;
 mod minted;
 mod minting;

@@ -43,6 +43,7 @@ pub(crate) struct Upstream {
 
 pub(crate) struct Seen {
     pub(crate) connections: AtomicUsize,
+    open: AtomicUsize,
     pub(crate) requests: Mutex<Vec<http::request::Parts>>,
     /// What `/sse` and `/script` send, when the test says so.
     pub(crate) script: Mutex<Option<mpsc::Receiver<Frame<Bytes>>>>,
@@ -98,6 +99,7 @@ impl Upstream {
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Seen {
             connections: AtomicUsize::default(),
+            open: AtomicUsize::default(),
             requests: Mutex::default(),
             script: Mutex::default(),
             received: Mutex::default(),
@@ -116,6 +118,11 @@ impl Upstream {
 
     pub(crate) fn connections(&self) -> usize {
         self.seen.connections.load(SeqCst)
+    }
+
+    /// Connections that neither side has ended.
+    pub(crate) fn open(&self) -> usize {
+        self.seen.open.load(SeqCst)
     }
 
     pub(crate) fn requests(&self) -> usize {
@@ -141,8 +148,10 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, seen: Arc<
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, seen) = (acceptor.clone(), Arc::clone(&seen));
         seen.connections.fetch_add(1, SeqCst);
+        seen.open.fetch_add(1, SeqCst);
         tokio::spawn(async move {
-            let _ = serve(stream, acceptor, seen).await;
+            let _ = serve(stream, acceptor, Arc::clone(&seen)).await;
+            seen.open.fetch_sub(1, SeqCst);
         });
     }
 }
