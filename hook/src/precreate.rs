@@ -95,7 +95,7 @@ fn permitted(
     }
     let mode = Mode::asked(&asked)?;
     let private = sidecar::remembered_mounts(installation).map_err(|error| failed(&error))?;
-    let joined = joined::joined(&config.spec, installation, &mode)?;
+    let joined = joined::joined(&config.spec, installation, &storage, &mode)?;
     let bound = guard::check(
         &config.spec,
         &guard::Surroundings {

@@ -107,8 +107,9 @@ fn wait(patience: Duration, ask: impl Fn() -> Result<Status>) -> Result<Status> 
     }
 }
 
-/// In which network namespaces the sidecar has sockets again, each with a container of it.
-type Given = Vec<(NetnsId, ContainerId)>;
+/// In which network namespaces the sidecar has sockets again, each with a container of it. None: one there was refused, so
+/// nobody there is served.
+type Given = Vec<(NetnsId, Option<ContainerId>)>;
 
 fn give_back(
     installation: &Installation,
@@ -123,9 +124,7 @@ fn give_back(
     // Attached meanwhile by its own createRuntime; or revoked, which a restart of something else must not undo.
     let known = status.containers.iter().find(|container| container.id == *id);
     if let Some(known) = known.filter(|known| known.state != "prepared") {
-        if known.state == "attached" {
-            given.push((running.netns, id.clone()));
-        }
+        given.push((running.netns, (known.state == "attached").then(|| id.clone())));
         return Ok(());
     }
     let process = Process::open(running.pid)?;
@@ -136,17 +135,20 @@ fn give_back(
     let netns = Netns::of_container(&process, forbidden)?;
     // What the administrator has written since holds from now on.
     let mut prepare = Prepare { managed: managed::files()?, joins: None, ..record.prepare };
-    if let Some((_, with)) = given.iter().find(|(netns, _)| *netns == running.netns) {
+    if let Some((_, with)) = given.iter().rev().find(|(netns, _)| *netns == running.netns) {
         network::still(&netns, running.netns)?;
+        let Some(with) = with else { bail!("another container in its network was refused") };
         prepare.joins = Some(with.clone());
-        return sidecar::hand_over(installation, &netns, Request::Rejoin(Box::new(prepare)), &[]);
+        return sidecar::hand_over(installation, &netns, Request::Rejoin(Box::new(prepare)), &[])
+            // The sidecar has cut the others.
+            .inspect_err(|_| given.push((running.netns, None)));
     }
     let mode = Mode::asked(&prepare.annotations)?;
     let Enclosed { sockets, netns: enclosed } =
         network::enclose(&netns, Some(running.netns), &mode, &installation.nft)?;
     let attach = Attach { id: id.clone(), netns: enclosed, sockets: SocketRole::ALL.to_vec() };
     let question = Request::Reattach(Box::new(Reattach { prepare, attach }));
-    sidecar::hand_over(installation, &netns, question, &sockets.descriptors())?;
-    given.push((enclosed, id.clone()));
-    Ok(())
+    let done = sidecar::hand_over(installation, &netns, question, &sockets.descriptors());
+    given.push((enclosed, done.is_ok().then(|| id.clone())));
+    done
 }

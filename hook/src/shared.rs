@@ -26,12 +26,10 @@ pub(crate) struct Neighbour {
 pub(crate) fn neighbour(installation: &Installation, netns: &Netns) -> Result<Option<Neighbour>> {
     let Identity { device, inode } = netns.identity();
     for id in reap::known(installation) {
-        // One that is removed or half written meanwhile is no neighbour.
-        let Ok(Some(Record { running: Some(running), .. })) = Record::load(installation, &id) else {
-            continue;
-        };
+        // One that is removed meanwhile is no neighbour.
+        let Some(Record { running: Some(running), .. }) = Record::load(installation, &id)? else { continue };
         let same = (running.netns.device, running.netns.inode) == (device, inode);
-        if same && process::runs(running.pid, running.start_time).unwrap_or(false) {
+        if same && process::runs(running.pid, running.start_time)? {
             // The number of a namespace that is gone is used again; its cookie is not.
             let cookie = netns.inside(cookie)?;
             if cookie == running.netns.cookie {

@@ -208,6 +208,32 @@ fn the_second_in_a_network_namespace_joins_the_first_also_with_a_new_sidecar() {
 }
 
 #[test]
+fn nobody_in_a_network_is_given_back_once_one_in_it_is_refused() {
+    if !in_private_netns("stages::nobody_in_a_network_is_given_back_once_one_in_it_is_refused") {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let installation = install(scratch.path());
+    let container = Neighbour::start();
+    for id in ['a', 'b'].map(id) {
+        prepare(&installation, &id);
+        share(&installation, &id);
+        let sidecar = sidecar(&installation, 1, |_| Reply::Done);
+        create_runtime::attach(&installation.state, &state(&id, "created", container.pid())[..]).unwrap();
+        sidecar.join().unwrap();
+    }
+    // The status, and the first of them; the second is not asked for.
+    let sidecar = sidecar(&installation, 2, |request| match request {
+        Request::Status => status(&[]),
+        _ => Reply::Refused(Refusal::new("revoked", "a new one")),
+    });
+    let own = Neighbour::start();
+    reattach::reattach(&installation.state, &state(&id('1'), "running", own.pid())[..]).unwrap();
+    let asked = sidecar.join().unwrap();
+    assert!(matches!(asked.as_slice(), [_, (Request::Reattach(_), _)]), "{asked:?}");
+}
+
+#[test]
 fn one_that_is_gone_or_was_in_another_namespace_of_that_number_is_not_joined() {
     if !in_private_netns("stages::one_that_is_gone_or_was_in_another_namespace_of_that_number_is_not_joined")
     {

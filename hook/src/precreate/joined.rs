@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
 use understudy_control::{ContainerId, Refusal};
 
+use super::storage::Storage;
 use crate::installation::Installation;
 use crate::network::mode::Mode;
 use crate::network::netlink;
@@ -19,8 +20,8 @@ const SANDBOX: &str = "io.kubernetes.cri-o.SandboxID";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Joined {
     pub(crate) pid: i32,
-    /// Id of the infra container if it is a pod's, which shares more than its network.
-    pub(crate) pod: Option<String>,
+    /// Whether that process is a pod's infra container, which shares more than its network.
+    pub(crate) pod: bool,
     /// A container that is attached there. None: this one is the first.
     pub(crate) with: Option<ContainerId>,
 }
@@ -36,10 +37,13 @@ impl Joined {
 pub(super) fn joined(
     spec: &Spec,
     installation: &Installation,
+    storage: &Storage,
     mode: &Mode,
 ) -> Result<Option<Joined>, Refusal> {
     let Some(pid) = process_of(spec) else { return Ok(None) };
-    let pod = spec.annotations().as_ref().and_then(|all| all.get(SANDBOX)).cloned();
+    // The annotation alone is anybody's.
+    let sandbox = spec.annotations().as_ref().and_then(|all| all.get(SANDBOX));
+    let pod = sandbox.and_then(|id| id.parse().ok()).is_some_and(|id| storage.is_first_process(&id, pid));
     let unexamined = |error: anyhow::Error| {
         Refusal::new(
             format!("the network that the container joins cannot be examined: {error:#}"),
@@ -50,7 +54,7 @@ pub(super) fn joined(
     let netns = Process::open(pid).and_then(|process| Netns::of_container(&process, &forbidden));
     let netns = netns.map_err(unexamined)?;
     let with = shared::neighbour(installation, &netns).map_err(unexamined)?.map(|Neighbour { id, .. }| id);
-    if pod.is_none() && with.is_none() {
+    if !pod && with.is_none() {
         return Ok(None);
     }
     if mode.is_guarded() {
@@ -113,10 +117,16 @@ mod tests {
     #[test]
     fn a_namespace_of_nobody_or_of_the_host_is_refused_or_not_joined() {
         let tree = Tree::new();
-        let gone = joined(&spec(&format!("/proc/{}/ns/net", i32::MAX)), &tree.installation(), &Mode::Sealed);
+        let storage = Storage::locate(&tree.config()).unwrap();
+        let gone = joined(
+            &spec(&format!("/proc/{}/ns/net", i32::MAX)),
+            &tree.installation(),
+            &storage,
+            &Mode::Sealed,
+        );
         assert!(gone.unwrap_err().reason.contains("cannot be examined"));
         let host = format!("/proc/{}/ns/net", std::process::id());
-        let host = joined(&spec(&host), &tree.installation(), &Mode::Sealed).unwrap_err();
+        let host = joined(&spec(&host), &tree.installation(), &storage, &Mode::Sealed).unwrap_err();
         assert!(host.reason.contains("shares the network namespace of the hook"), "{host:?}");
     }
 }

@@ -101,6 +101,13 @@ impl Storage {
         Ok(Origin { name: first_name(listed.names), image: Some(image) })
     }
 
+    /// Whether Podman says that `pid` is the first process of that container.
+    pub(crate) fn is_first_process(&self, id: &ContainerId, pid: i32) -> bool {
+        let directory = self.run_root.join(format!("{}-containers", self.driver));
+        let file = directory.join(id.as_str()).join("userdata/pidfile");
+        fs::read_to_string(file).is_ok_and(|text| text.trim() == pid.to_string())
+    }
+
     fn listed(&self, id: &ContainerId) -> Result<Listed, Refusal> {
         let directory = format!("{}-containers", self.driver);
         for root in [&self.graph_root, &self.run_root] {

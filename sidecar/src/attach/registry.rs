@@ -132,6 +132,7 @@ impl Registry {
         let mut known = self.known();
         self.not_revoked(&attach.id)?;
         let (name, terms) = Self::take_prepared(&mut known, &attach.id)?;
+        shared::end(&mut known, &attach.id);
         let attached = self.run(attach.id.clone(), name, terms, sockets)?;
         known.insert(attach.id.clone(), Known::Attached(attached));
         Ok(())
@@ -172,6 +173,7 @@ impl Registry {
         if let Some(old) = known.remove(&prepare.id) {
             release(&known, old);
         }
+        shared::end(&mut known, &prepare.id);
         let attached = self.run(prepare.id.clone(), prepare.name, terms, sockets)?;
         known.insert(prepare.id, Known::Attached(attached));
         Ok(())

@@ -151,8 +151,11 @@ fn is_of_those_it_joins(mount: &Mount, source: &Path, surroundings: &Surrounding
     };
     let Some((id, userdata)) = owner(source, file) else { return false };
     let containers = |userdata: &Path| userdata.ancestors().nth(2).map(Path::to_owned);
-    let of_podman = surroundings.storage.userdata.iter().any(|own| containers(own) == containers(&userdata));
-    of_podman && (file != "shm" || joined.pod.as_deref() == Some(&id))
+    let storage = surroundings.storage;
+    let of_podman = storage.userdata.iter().any(|own| containers(own) == containers(&userdata));
+    of_podman
+        && (file != "shm" || joined.pod)
+        && id.parse().is_ok_and(|id| storage.is_first_process(&id, joined.pid))
 }
 
 fn socket_of_the_host(socket: &Path, source: &Path) -> Refusal {
@@ -295,8 +298,13 @@ mod tests {
     fn what_podman_mounts_from_a_pods_infra_container_passes_and_nothing_else_of_it() {
         let tree = Tree::new();
         let (infra, other) = ("1".repeat(64), "2".repeat(64));
-        let joined =
-            |pod: Option<&str>| super::super::Joined { pid: 77, pod: pod.map(str::to_owned), with: None };
+        let joined = |pod| super::super::Joined { pid: 77, pod, with: None };
+        for (id, pid) in [(&infra, "77"), (&other, "78\n")] {
+            let run = tree.run_userdata();
+            let userdata = run.parent().unwrap().parent().unwrap().join(id).join("userdata");
+            fs::create_dir_all(&userdata).unwrap();
+            fs::write(userdata.join("pidfile"), pid).unwrap();
+        }
         let outcome = |joined: Option<&super::super::Joined>, id: &str, file: &str, destination: &str| {
             let userdata = tree.graph_root().join("overlay-containers").join(id).join("userdata");
             fs::create_dir_all(&userdata).unwrap();
@@ -308,14 +316,16 @@ mod tests {
             document["mounts"].as_array_mut().unwrap().push(mount);
             tree.check_joined(&crate::network::mode::Mode::Sealed, joined, &config_of(&document))
         };
-        let (pod, container) = (joined(Some(&infra)), joined(None));
+        let (pod, container) = (joined(true), joined(false));
         outcome(Some(&pod), &infra, "shm", "/dev/shm").unwrap();
         outcome(Some(&pod), &infra, "resolv.conf", "/etc/resolv.conf").unwrap();
-        outcome(Some(&container), &other, "hosts", "/etc/hosts").unwrap();
+        outcome(Some(&container), &infra, "hosts", "/etc/hosts").unwrap();
         for (joined, id, file, destination) in [
             (None, &infra, "shm", "/dev/shm"),
             (Some(&pod), &other, "shm", "/dev/shm"),
             (Some(&container), &infra, "shm", "/dev/shm"),
+            (Some(&container), &other, "hosts", "/etc/hosts"),
+            (Some(&pod), &other, "resolv.conf", "/etc/resolv.conf"),
             (Some(&pod), &infra, "shm", "/mnt/shm"),
             (Some(&pod), &infra, "config.json", "/etc/hosts"),
         ] {

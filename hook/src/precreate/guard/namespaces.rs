@@ -20,7 +20,7 @@ pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<(), 
     }
     own("pid", find(LinuxNamespaceType::Pid))?;
     let ipc = find(LinuxNamespaceType::Ipc);
-    if !shared.is_some_and(|shared| shared.pod.is_some() && joins(ipc, &shared.path("ipc"))) {
+    if !shared.is_some_and(|shared| shared.pod && joins(ipc, &shared.path("ipc"))) {
         own("ipc", ipc)?;
     }
     if find(LinuxNamespaceType::Mount).is_none_or(joined) {
@@ -193,7 +193,7 @@ mod tests {
             let all = document["linux"]["namespaces"].as_array_mut().unwrap();
             all.retain(|namespace| namespace["type"] != "network" && namespace["type"] != "ipc");
             all.extend([json!({"type": "network", "path": network}), ipc]);
-            let joined = Joined { pid: 77, pod: pod.then(|| "1".repeat(64)), with: None };
+            let joined = Joined { pid: 77, pod, with: None };
             tree.check_joined(&Mode::Sealed, Some(&joined), &config_of(&document))
         };
         let own = json!({"type": "ipc"});

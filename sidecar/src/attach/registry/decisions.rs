@@ -16,13 +16,16 @@ impl Registry {
                 "write a host, as `api.example.com` or `api.example.com:8443`",
             )
         })?;
-        let (container, managed) = match &wanted.container {
+        let (container, others, managed) = match &wanted.container {
             Some(wanted) => {
                 let known = self.known();
                 let (id, entry) = find(&known, wanted)?;
-                (Some(shared::identity(id, entry).clone()), entry.asked().prepare.managed.clone())
+                let identity = shared::identity(id, entry).clone();
+                let others = known.iter().filter(|(id, entry)| shared::identity(id, entry) == &identity);
+                let others: Vec<_> = others.map(|(id, _)| id.clone()).filter(|id| *id != identity).collect();
+                (Some(identity), others, entry.asked().prepare.managed.clone())
             }
-            None => (None, Vec::new()),
+            None => (None, Vec::new(), Vec::new()),
         };
         let port = port.or((wanted.effect == Effect::Allow).then_some(443));
         let mut decision = Decision { effect: wanted.effect, host, port, container, until: None };
@@ -39,6 +42,11 @@ impl Registry {
                 decision.until = Some(decisions::now().saturating_add(seconds.saturating_mul(1000)));
             }
             Lasting::Container | Lasting::Always => {}
+        }
+        // Of those that are one, any can be the first for the next sidecar; a denial must not be lost then.
+        for other in others.into_iter().filter(|_| decision.effect == Effect::Deny) {
+            let same = Decision { container: Some(other), ..decision.clone() };
+            self.parts.decisions.add(same).map_err(unrecorded)?;
         }
         let status = self.parts.decisions.add(decision).map_err(unrecorded)?;
         self.reconsider();

@@ -29,6 +29,18 @@ pub(super) fn attached_as<'k>(
     })
 }
 
+/// The container of that name is about to be another one, in another network: those that were one with it have ended their
+/// part in it.
+pub(super) fn end(known: &mut HashMap<ContainerId, Known>, identity: &ContainerId) {
+    known.retain(|_, entry| match entry.container() {
+        Some(container) if container.id == *identity => {
+            container.revoke();
+            false
+        }
+        _ => true,
+    });
+}
+
 /// Each once.
 pub(super) fn containers(known: &HashMap<ContainerId, Known>) -> Vec<Arc<Container>> {
     let mut all: Vec<Arc<Container>> = known.values().filter_map(Known::container).cloned().collect();
@@ -105,18 +117,34 @@ impl Registry {
             return Err(refusal);
         }
         let attached = Attached { container, asked, own: Some(Box::new(terms.asked)), name };
+        let container = Arc::clone(&attached.container);
         known.insert(id.clone(), Known::Attached(attached));
+        // A reload since `Prepare` is never missed.
+        let all: Vec<&Attached> = known
+            .values()
+            .filter_map(|entry| match entry {
+                Known::Attached(attached) if Arc::ptr_eq(&attached.container, &container) => Some(attached),
+                _ => None,
+            })
+            .collect();
+        if let Some(rights) = self.rights_of_all(&all) {
+            container.set_rights(rights);
+        }
         Ok(())
     }
 
-    /// The same for a container that runs already.
+    /// The same for a container that runs already. It is in that network whatever is said here, so all of it is cut where it
+    /// may not be.
     pub fn rejoin(&self, prepare: Prepare) -> Result<(), Refusal> {
         let Some(with) = prepare.joins.clone() else {
             return Err(Refusal::new("no container is named that it joins", "update understudy-hook"));
         };
         let id = prepare.id.clone();
-        self.prepare(prepare)?;
-        self.join(&id, &with)
+        self.prepare(prepare).and_then(|_| self.join(&id, &with)).inspect_err(|_| {
+            if let Some(first) = self.known().get(&with).and_then(Known::container) {
+                first.revoke();
+            }
+        })
     }
 
     fn joined<'k>(

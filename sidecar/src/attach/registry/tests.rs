@@ -621,3 +621,62 @@ fn a_running_member_is_given_back_to_a_new_sidecar() {
     assert_eq!(states(&stand.registry).len(), 2);
     assert!(Arc::ptr_eq(&container_of(&stand.registry, "a"), &container_of(&stand.registry, "b")));
 }
+
+#[test]
+fn a_first_that_starts_anew_in_another_network_leaves_nothing_of_the_old_one() {
+    for again in [false, true] {
+        let stand = pod();
+        let old = container_of(&stand.registry, "a");
+        let (new, descriptors) = sockets("a");
+        if again {
+            stand
+                .registry
+                .reattach(Reattach { prepare: prepare("a", "agent"), attach: new }, descriptors)
+                .unwrap();
+        } else {
+            stand.registry.detach(&"a".repeat(64).parse().unwrap());
+            assert!(!old.is_revoked());
+            stand.registry.prepare(prepare("a", "agent")).unwrap();
+            stand.registry.attach(&new, descriptors).unwrap();
+        }
+        assert!(old.is_revoked());
+        assert!(!container_of(&stand.registry, "a").is_revoked());
+        assert_eq!(states(&stand.registry), [("agent".to_owned(), "attached".to_owned())]);
+    }
+}
+
+#[test]
+fn a_member_that_is_not_given_back_takes_the_network_from_all() {
+    let stand = stand();
+    stand.registry.prepare(prepare("a", "agent")).unwrap();
+    attach(&stand.registry, "a").unwrap();
+    let mut member = Prepare { joins: Some("a".repeat(64).parse().unwrap()), ..prepare("b", "tools") };
+    member.annotations.insert("understudy.policy".to_owned(), "other".to_owned());
+    stand.registry.rejoin(member).unwrap_err();
+    assert!(container_of(&stand.registry, "a").is_revoked());
+    assert_eq!(states(&stand.registry), [("agent".to_owned(), "revoked".to_owned())]);
+}
+
+#[test]
+fn a_denial_is_kept_for_whoever_is_the_first_next_time() {
+    let stand = pod();
+    let decide = |effect, host: &str| {
+        let (host, container) = (host.to_owned(), Some("tools".to_owned()));
+        stand.registry.decide(&Decide { effect, host, container, lasting: Lasting::Always }).unwrap();
+    };
+    decide(Effect::Deny, "denied.example");
+    decide(Effect::Allow, "allowed.example");
+    let of = |host: &str| stand.registry.status().decisions.iter().filter(|d| d.host == host).count();
+    assert_eq!((of("denied.example"), of("allowed.example")), (2, 1));
+}
+
+#[test]
+fn a_reload_between_prepare_and_join_is_not_missed() {
+    let stand = stand();
+    stand.registry.prepare(prepare("a", "agent")).unwrap();
+    attach(&stand.registry, "a").unwrap();
+    prepare_joining(&stand.registry, "b", "tools", "a").unwrap();
+    *stand.all_withdrawn.lock().unwrap() = true;
+    join(&stand.registry, "b", "a").unwrap();
+    assert!(!container_of(&stand.registry, "b").rights().grants.contains("a"));
+}

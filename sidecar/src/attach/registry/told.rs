@@ -101,6 +101,7 @@ impl Registry {
         let state = match entry {
             _ if self.parts.revocations.contains(id) => "revoked",
             Known::Prepared { .. } => "prepared",
+            Known::Attached(attached) if attached.container.is_revoked() => "revoked",
             Known::Attached(_) => "attached",
         };
         ContainerStatus {
