@@ -222,15 +222,19 @@ fn nobody_in_a_network_is_given_back_once_one_in_it_is_refused() {
         create_runtime::attach(&installation.state, &state(&id, "created", container.pid())[..]).unwrap();
         sidecar.join().unwrap();
     }
-    // The status, and the first of them; the second is not asked for.
-    let sidecar = sidecar(&installation, 2, |request| match request {
+    // The status, the first of them, and then at once what is asked after all that: the second is not asked for.
+    let sidecar = sidecar(&installation, 3, |request| match request {
         Request::Status => status(&[]),
+        Request::Detach { .. } => Reply::Done,
         _ => Reply::Refused(Refusal::new("revoked", "a new one")),
     });
     let own = Neighbour::start();
     reattach::reattach(&installation.state, &state(&id('1'), "running", own.pid())[..]).unwrap();
+    let _ = crate::sidecar::detach(&installation, &id('f'));
     let asked = sidecar.join().unwrap();
-    assert!(matches!(asked.as_slice(), [_, (Request::Reattach(_), _)]), "{asked:?}");
+    let [_, (Request::Reattach(_), _), (Request::Detach { .. }, _)] = asked.as_slice() else {
+        panic!("{asked:?}")
+    };
 }
 
 #[test]
