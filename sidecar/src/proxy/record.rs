@@ -15,7 +15,7 @@ use super::held_body::HeldBody;
 use super::kept::Use;
 use super::page::Page;
 use super::pool_key::PoolKey;
-use super::request::Target;
+use super::request::{Target, Upgrade};
 use super::request_body::{Stopped, Upload};
 use super::response::Answer;
 use super::searches::Searches;
@@ -202,14 +202,17 @@ impl Exchange {
             return false;
         }
         self.judged_at = now;
-        let Target { host, port, path, .. } = &plan.target;
+        let Target { host, port, path, upgrade, .. } = &plan.target;
         let request = Request::new(host, *port, method.as_str(), path.as_str());
-        let Err(denial) = operator::still(container, &request, self.admitted.as_deref()) else {
-            return false;
+        let (reason, rule) = match operator::still(container, &request, self.admitted.as_deref()) {
+            Ok(Some(permit)) if upgrade.within(&permit).is_ok() => return false,
+            Ok(None) if !matches!(upgrade, Upgrade::Other(_)) => return false,
+            Ok(permit) => (Reason::UpgradeNotAllowed, permit.map(|permit| permit.rule().to_owned())),
+            Err(denial) => (denial.reason, denial.rule),
         };
-        accepted.entry.rule = denial.rule;
+        accepted.entry.rule = rule;
         let detail = "policy was changed, and does not allow it any more".to_owned();
-        self.break_off(Failure { reason: denial.reason, detail, client_gone: false });
+        self.break_off(Failure { reason, detail, client_gone: false });
         true
     }
 
