@@ -109,6 +109,10 @@ impl Exchange {
         let Some(accepted) = &mut self.accepted else {
             return Page { reason: Some(Reason::Internal), ..Page::default() };
         };
+        if reason == Reason::RealCredential {
+            // Whoever has a real value gets no second try.
+            accepted.downstream.end_soon();
+        }
         let entry = &mut accepted.entry;
         entry.decision = Decision::Denied;
         entry.reason = Some(reason);
