@@ -24,6 +24,7 @@ pub mod login;
 pub mod metrics;
 pub mod operator;
 pub mod policy_files;
+mod process_group;
 pub mod proxy;
 pub mod quadlet;
 pub mod reason;
