@@ -134,8 +134,9 @@ fn one_that_does_not_exist_is_said_and_keeps_nothing_from_working() {
 
 #[test]
 fn a_burst_is_capped_what_was_left_out_is_said_and_another_container_is_heard() {
-    let sidecar =
-        Sidecar::notifying("read -r line; echo \"$line\" >> TOLD; until [ -e TOLD.go ]; do sleep 0.05; done");
+    let sidecar = Sidecar::notifying(
+        "read -r line; echo \"$line\" >> TOLD; while [ -e TOLD ] && ! [ -e TOLD.go ]; do sleep 0.05; done",
+    );
     sidecar.agent(
         "loud",
         "for n in $(seq 40); do curl 20 https://$n.bad.example/; done\n\

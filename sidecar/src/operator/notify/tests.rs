@@ -70,7 +70,13 @@ fn nobody_waits_for_a_command_that_hangs_and_without_one_there_is_nobody_to_tell
     assert!(Notifier::start(Vec::new()).unwrap().is_none());
     let directory = tempfile::tempdir().unwrap();
     let (told, go) = (directory.path().join("told"), directory.path().join("go"));
-    let script = format!("until [ -e {} ]; do sleep 0.01; done; cat >> {}", go.display(), told.display());
+    // The directory goes with the test, and nothing that waits for it may stay.
+    let script = format!(
+        "while [ -d {} ] && ! [ -e {} ]; do sleep 0.01; done; cat >> {}",
+        directory.path().display(),
+        go.display(),
+        told.display()
+    );
     let notifier = Notifier::start(sh(&script)).unwrap().unwrap();
     for n in 0..200 {
         notifier.tell(fact(Event::Leak, &format!("{n}.example")));
