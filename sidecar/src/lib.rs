@@ -23,6 +23,8 @@ pub mod lock;
 pub mod login;
 pub mod metrics;
 pub mod operator;
+pub mod orders;
+pub mod output;
 pub mod policy_files;
 mod process_group;
 pub mod proxy;
