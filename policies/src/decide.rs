@@ -318,7 +318,11 @@ mod tests {
         let narrow = rule("max-body = \"1K\"\nrate = \"1/s\"");
         let small = given(std::slice::from_ref(&narrow));
         assert_eq!((small.max_body, small.rates.len(), small.private), (Some(1024), 1, false));
-        let larger = given(&[narrow.clone(), rule("max-body = \"2K\"\nrate = \"1/m\"\nprivate = true")]);
+        let larger = given(&[
+            narrow.clone(),
+            rule("max-body = \"2K\"\nrate = \"1/m\"\nprivate = true\nupgrade = \"tcp\""),
+        ]);
+        assert_eq!((&small.upgrade[..], &larger.upgrade[..]), (&[][..], &["tcp".parse().unwrap()][..]));
         assert_eq!((larger.max_body, larger.rates.len(), larger.private), (Some(2048), 2, true));
         let free = given(&[narrow.clone(), rule("")]);
         assert_eq!((free.max_body, free.rates.len()), (None, 0));

@@ -49,6 +49,7 @@ struct RawRule {
     private: Flag,
     max_body: Option<Spanned<Size>>,
     rate: Option<Spanned<String>>,
+    upgrade: List,
     splice: Flag,
     inspect: Flag,
 }
@@ -147,7 +148,8 @@ impl Source<'_> {
                 self.error(at, format!("`{key}` is for an [[allow]]; a [[deny]] lets nothing through"))
             );
         }
-        let lists = [("methods", &raw.methods), ("paths", &raw.paths), ("query", &raw.query)];
+        let (methods, upgrade) = (("methods", &raw.methods), ("upgrade", &raw.upgrade));
+        let lists = [methods, ("paths", &raw.paths), ("query", &raw.query), upgrade];
         let beside = lists.iter().find_map(|(key, list)| list.as_ref().map(|_| *key));
         let beside = beside.or(raw.git.as_ref().map(|_| "git")).or(raw.max_body.as_ref().map(|_| "max-body"));
         match beside {
@@ -195,14 +197,20 @@ impl Source<'_> {
             ("private", said(&raw.private)),
             ("rate", raw.rate.as_ref().map(|rate| rate.span().start)),
             ("max-body", raw.max_body.as_ref().map(|size| size.span().start)),
+            ("upgrade", raw.upgrade.as_ref().map(|list| list.span().start)),
         ];
         if let Some((key, at)) =
             keys.iter().find_map(|(key, at)| Some((key, (*at)?))).filter(|_| effect == Effect::Deny)
         {
             return Err(self.error(at, format!("`{key}` is for an [[allow]]; a [[deny]] allows nothing")));
         }
-        let private = said(&raw.private).is_some();
-        Ok(Terms { private, max_body: max_body.transpose()?, rate: rate.transpose()? })
+        let upgrade = raw.upgrade.as_ref().map(|list| self.each("upgrade", list, |name| name.parse()));
+        Ok(Terms {
+            private: said(&raw.private).is_some(),
+            max_body: max_body.transpose()?,
+            rate: rate.transpose()?,
+            upgrade: upgrade.transpose()?.unwrap_or_default(),
+        })
     }
 
     fn ports(&self, effect: Effect, raw: Option<Spanned<OneOrMany<u16>>>) -> Result<Ports, DocumentError> {
@@ -439,6 +447,16 @@ mod tests {
             ("[[allow]]\nhost = \"a.b\"\nrate = 60", "p.toml:3:8: "),
             ("[[deny]]\nhost = \"a.b\"\nrate = \"1/s\"", "p.toml:3:8: `rate` is for an [[allow]]"),
             ("[[deny]]\nhost = \"a.b\"\nprivate = true", "p.toml:3:11: `private` is for an [[allow]]"),
+            ("[[deny]]\nhost = \"a.b\"\nupgrade = \"tcp\"", "p.toml:3:11: `upgrade` is for an [[allow]]"),
+            ("[[allow]]\nhost = \"a.b\"\nupgrade = []", "p.toml:3:11: `upgrade` is an empty list"),
+            (
+                "[[allow]]\nhost = \"a.b\"\nupgrade = [\"tcp\", \"h2c\"]",
+                "p.toml:3:11: `upgrade`: \"h2c\": what is in it would be requests",
+            ),
+            (
+                "[[allow]]\nhost = \"a.b\"\nsplice = true\nupgrade = \"tcp\"",
+                "p.toml:3:10: `splice` beside `upgrade`, which nobody can see",
+            ),
             ("[[allow]]\nhost = \"a.b\"\ntcp = true", "p.toml:3:7: `tcp` needs a `port`"),
             ("[[deny]]\nhost = \"a.b\"\nport = 1\ntcp = true", "p.toml:4:7: `tcp` is for an [[allow]]"),
             (

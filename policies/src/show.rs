@@ -57,7 +57,8 @@ mod tests {
     fn a_rule_is_one_line_with_all_that_it_says() {
         let text = "[[allow]]\nhost = [\"a.example\", \"*.b.example\"]\nport = [443, 80]\nmethods = \"GET\"\npaths = \"/x/**\"\nquery = [\"k\"]\n\
                     [[allow]]\nhost = \"c.example\"\ngit = \"write\"\nrepos = \"o/n\"\n[[deny]]\nhost = \"d.example\"\n\
-                    [[allow]]\nhost = \"e.example\"\nprivate = true\nmax-body = \"1K\"\nrate = \"60/m\"\n";
+                    [[allow]]\nhost = \"e.example\"\nprivate = true\nmax-body = \"1K\"\nrate = \"60/m\"\n\
+                    upgrade = [\"tcp\", \"SPDY/3.1\"]\n";
         let policy = Policy::parse("p", "p.toml", text).unwrap();
         let lines: Vec<String> = policy.rules().iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -65,7 +66,7 @@ mod tests {
             [
                 "allow a.example, *.b.example, port 443 80, GET, paths /x/**, query [\"k\"]",
                 "allow c.example, git write of o/n",
-                "allow e.example, private, max-body 1024, rate 60/m",
+                "allow e.example, private, max-body 1024, rate 60/m, upgrade tcp, upgrade SPDY/3.1",
                 "deny d.example, every port"
             ]
         );

@@ -1,10 +1,11 @@
-//! Under which terms a rule allows: whether an inner address may be dialled, how much may be sent, how often.
+//! Under which terms a rule allows: whether an inner address may be dialled, how much may be sent, how often, and what a
+//! connection may become.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::Rule;
+use crate::{Protocol, Rule};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Terms {
@@ -13,6 +14,8 @@ pub struct Terms {
     /// Of a request's body, in bytes.
     pub max_body: Option<u64>,
     pub rate: Option<Rate>,
+    /// To what a request may have its connection switched.
+    pub upgrade: Vec<Protocol>,
 }
 
 /// What a container may do in all, by all of its policies. None: no limit.
@@ -58,6 +61,8 @@ pub struct Given {
     pub max_body: Option<u64>,
     /// Any of these by which there is room lets it through. Empty: as often as it likes.
     pub rates: Vec<(String, Rate)>,
+    /// Those of any of the rules.
+    pub upgrade: Vec<Protocol>,
 }
 
 impl Given {
@@ -72,6 +77,7 @@ impl Given {
                 .collect::<Option<Vec<_>>>()
                 .and_then(|all| all.into_iter().max()),
             rates: rates.collect::<Option<Vec<_>>>().unwrap_or_default(),
+            upgrade: terms().flat_map(|terms| terms.upgrade.iter().cloned()).collect(),
         }
     }
 }
@@ -141,10 +147,10 @@ impl fmt::Display for Terms {
         if let Some(bytes) = self.max_body {
             write!(f, ", max-body {bytes}")?;
         }
-        match self.rate {
-            Some(rate) => write!(f, ", rate {rate}"),
-            None => Ok(()),
+        if let Some(rate) = self.rate {
+            write!(f, ", rate {rate}")?;
         }
+        self.upgrade.iter().try_for_each(|protocol| write!(f, ", upgrade {protocol}"))
     }
 }
 

@@ -125,11 +125,11 @@ pub struct ProxySettings {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    #[error("{path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
+    #[error("{path}: {error}")]
+    Io { path: PathBuf, error: io::Error },
     /// With line, column and the text, as the `toml` crate shows them.
-    #[error("{path}: {source}")]
-    Toml { path: PathBuf, source: toml::de::Error },
+    #[error("{path}: {error}")]
+    Toml { path: PathBuf, error: toml::de::Error },
     #[error("{path}: {key}: {why}")]
     Value { path: PathBuf, key: String, why: String },
 }
@@ -155,13 +155,13 @@ impl Settings {
         match fs::read_to_string(path) {
             Ok(text) => Self::parse(path, &text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(source) => Err(SettingsError::Io { path: path.to_owned(), source }),
+            Err(error) => Err(SettingsError::Io { path: path.to_owned(), error }),
         }
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, SettingsError> {
         let file: File =
-            toml::from_str(text).map_err(|source| SettingsError::Toml { path: path.to_owned(), source })?;
+            toml::from_str(text).map_err(|error| SettingsError::Toml { path: path.to_owned(), error })?;
         let value =
             |key: &str, why: String| SettingsError::Value { path: path.to_owned(), key: key.to_owned(), why };
         let synthetic_range = match file.synthetic_range {

@@ -14,6 +14,7 @@ use understudy_policies::{Policies, Policy, PolicySet, builtin};
 use crate::ceiling;
 use crate::config::Directories;
 use crate::operator::Mode;
+use crate::output::Output;
 use crate::trail::Call;
 
 #[derive(Debug, clap::Args)]
@@ -43,9 +44,8 @@ pub struct Arguments {
     /// As in the annotation understudy.privacy
     #[arg(long, value_name = "LEVEL")]
     privacy: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Exit status 0 if it is allowed, 2 if it is refused, or would be without an answer of the operator.
@@ -54,10 +54,7 @@ pub fn run(arguments: &Arguments, call: Call<'_>) -> Result<ExitCode> {
         Some(container) => of_container(container, arguments, call)?,
         None => of_files(arguments)?,
     };
-    match arguments.json {
-        true => println!("{}", serde_json::to_string_pretty(&explained)?),
-        false => print!("{}", verdict::text(&explained)),
-    }
+    arguments.output.print(&explained, verdict::text)?;
     Ok(match explained.decision {
         Outcome::Allowed => ExitCode::SUCCESS,
         Outcome::Asked | Outcome::Refused => ExitCode::from(2),

@@ -10,6 +10,7 @@ use serde::Serialize;
 use understudy_harnesses::Harnesses;
 
 use crate::config::Directories;
+use crate::output::Output;
 use shown::Shown;
 
 #[derive(Debug, clap::Subcommand)]
@@ -18,17 +19,15 @@ pub enum Command {
     List {
         #[command(flatten)]
         directories: Directories,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: Output,
     },
     /// All that one sets, allows and refuses
     Show {
         #[command(flatten)]
         directories: Directories,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: Output,
         name: String,
     },
 }
@@ -47,22 +46,16 @@ struct Listed<'a> {
 
 pub fn run(command: &Command) -> Result<ExitCode> {
     match command {
-        Command::List { directories, json } => {
+        Command::List { directories, output } => {
             let harnesses = Harnesses::load(Some(&directories.harnesses()));
-            let list = list(&harnesses);
-            print!("{}", if *json { pretty(&list)? } else { lines(&list) });
+            output.print(&list(&harnesses), |list| lines(list))?;
         }
-        Command::Show { directories, json, name } => {
+        Command::Show { directories, output, name } => {
             let harnesses = Harnesses::load(Some(&directories.harnesses()));
-            let shown = Shown::new(harnesses.harness(name)?);
-            print!("{}", if *json { pretty(&shown)? } else { shown.to_string() });
+            output.print(&Shown::new(harnesses.harness(name)?), Shown::to_string)?;
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn pretty(value: &impl Serialize) -> Result<String> {
-    Ok(format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
 fn list(harnesses: &Harnesses) -> Vec<Listed<'_>> {
@@ -112,7 +105,7 @@ mod tests {
         ] {
             assert!(text.contains(line), "{text}\nexpected {line}");
         }
-        let json: serde_json::Value = serde_json::from_str(&pretty(&list).unwrap()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&crate::output::document(&list).unwrap()).unwrap();
         let vibe = json.as_array().unwrap().iter().find(|listed| listed["name"] == "mistral-vibe").unwrap();
         assert_eq!(
             (vibe["proven"][0].as_str(), vibe["logins"][0].as_str()),

@@ -2,19 +2,21 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use understudy::config::Directories;
 use understudy::control::Control;
 use understudy::credentials::Catalogue;
+use understudy::operator::decisions::now;
+use understudy::output::Output;
 use understudy::secrets::{add, kinds};
 use understudy::{
-    check, environment_file, explain, harness_files, login, policy_files, quadlet, secrets, serve, status,
-    trail,
+    check, environment_file, explain, harness_files, login, orders, policy_files, quadlet, secrets, serve,
+    status, trail,
 };
-use understudy_control::{Decide, Effect, Lasting, Reply, Request};
+use understudy_control::{Effect, Reply, Request};
 use understudy_harnesses::Harnesses;
 
 /// Lets AI coding agents run unattended in Podman containers without giving them a real credential.
@@ -34,7 +36,7 @@ enum Command {
     /// Run the sidecar until SIGTERM
     Serve(ServeArguments),
     /// Read the whole configuration and say what is wrong with it, with file and line
-    Check(Directories),
+    Check(check::Arguments),
     /// Say what policy makes of a request, by which rule, and what would change it; of files, or of a container that runs
     Explain(explain::Arguments),
     /// Print what a container of a harness is given in its environment, for --env-file and EnvironmentFile=
@@ -52,9 +54,8 @@ enum Command {
     Status {
         #[command(flatten)]
         control: Control,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: Output,
     },
     /// List secrets: where each comes from and may go, who holds its stand-in, what was done with it
     Secrets(SecretsArguments),
@@ -64,15 +65,25 @@ enum Command {
     /// Let containers that run reach a host, beside what policies say; within both ceilings
     ///
     /// The decision is kept in the state volume, is listed by `status`, and is taken back by `withdraw`.
-    Allow(DecideArguments),
+    Allow {
+        #[command(flatten)]
+        control: Control,
+        #[command(flatten)]
+        arguments: orders::DecideArguments,
+    },
     /// Keep containers that run from a host, whatever policies say
-    Deny(DecideArguments),
+    Deny {
+        #[command(flatten)]
+        control: Control,
+        #[command(flatten)]
+        arguments: orders::DecideArguments,
+    },
     /// Take back what `allow` or `deny` decided
     Withdraw {
         #[command(flatten)]
         control: Control,
-        /// As `status` lists it
-        number: u64,
+        #[command(flatten)]
+        arguments: orders::WithdrawArguments,
     },
     /// The last audit lines, by container, host, time
     Log {
@@ -88,7 +99,7 @@ enum Command {
         #[command(flatten)]
         arguments: trail::watch::WatchArguments,
     },
-    /// Print counts in the text format of Prometheus
+    /// Print counts in the text format of Prometheus (OpenMetrics), which is the form for programs
     Metrics(Control),
     /// Print a policy of what a container was refused, or was let through without a rule
     Learn {
@@ -96,17 +107,15 @@ enum Command {
         control: Control,
         /// Its name, or the beginning of its id
         container: String,
+        #[command(flatten)]
+        output: Output,
     },
     /// End a container's connections and grants at once, and keep it from getting new ones, also when it is started again
     Revoke {
         #[command(flatten)]
         control: Control,
-        /// Its name, its id, or the beginning of its id
-        #[arg(required_unless_present = "all")]
-        container: Option<String>,
-        /// Every container that the sidecar knows now; one that is made later is another
-        #[arg(long, conflicts_with = "container")]
-        all: bool,
+        #[command(flatten)]
+        arguments: orders::RevokeArguments,
     },
     /// Exit with 0 if the sidecar answers; for HEALTHCHECK
     Health(Control),
@@ -128,9 +137,8 @@ struct SecretsArguments {
     command: Option<SecretsCommand>,
     #[command(flatten)]
     control: Control,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Debug, Subcommand)]
@@ -184,34 +192,11 @@ struct ConfigDirectory {
     config: PathBuf,
 }
 
-#[derive(Debug, clap::Args)]
-struct DecideArguments {
-    #[command(flatten)]
-    control: Control,
-    /// A host, or `*.HOST` for those below it; with `:PORT` (without: 443 is allowed, every port denied)
-    host: String,
-    /// For this container, as long as it exists: its name, its id, or the beginning of its id
-    #[arg(long, value_name = "NAME")]
-    container: Option<String>,
-    /// For a time, as `10m`, `2h` or `1d`
-    #[arg(long = "for", value_name = "TIME", value_parser = trail::filter::seconds)]
-    time: Option<u64>,
-    /// Until it is taken back
-    #[arg(long, conflicts_with = "time")]
-    always: bool,
-    /// For the requests that wait for an answer now, and no others
-    #[arg(long, conflicts_with_all = ["time", "always"])]
-    once: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments.directories, Duration::from_secs(arguments.drain))
             .map(|()| ExitCode::SUCCESS),
-        Command::Check(directories) => Ok(check::run(&directories)),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => {
             let control = Control::of(&arguments.directories);
             explain::run(&arguments, &|request| control.call(request))
@@ -220,20 +205,21 @@ fn main() -> ExitCode {
         Command::Quadlet(command) => quadlet::run(&command),
         Command::Policy(command) => policy_files::run(&command),
         Command::Harness(command) => harness_files::run(&command),
-        Command::Status { control, json } => print_status(&control, json),
+        Command::Status { control, output } => print_status(&control, output),
         Command::Secrets(arguments) => print_secrets(&arguments),
         Command::Login(command) => login::run(&command).map(|told| {
             print!("{told}");
             ExitCode::SUCCESS
         }),
-        Command::Allow(arguments) => decide(&arguments, Effect::Allow),
-        Command::Deny(arguments) => decide(&arguments, Effect::Deny),
-        Command::Withdraw { control, number } => control.call(Request::Withdraw { number }).map(|reply| {
-            if let Reply::Decided(decision) = reply {
-                println!("taken back: {}", status::decided(&decision));
-            }
-            ExitCode::SUCCESS
-        }),
+        Command::Allow { control, arguments } => {
+            orders::decide(&arguments, Effect::Allow, &|request| control.call(request))
+        }
+        Command::Deny { control, arguments } => {
+            orders::decide(&arguments, Effect::Deny, &|request| control.call(request))
+        }
+        Command::Withdraw { control, arguments } => {
+            orders::withdraw(&arguments, &|request| control.call(request))
+        }
         Command::Log { control, arguments } => {
             trail::log(&arguments, &|request| control.call(request)).map(|()| ExitCode::SUCCESS)
         }
@@ -246,16 +232,12 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }),
-        Command::Learn { control, container } => {
-            trail::learn::run(&container, &|request| control.call(request)).map(|()| ExitCode::SUCCESS)
+        Command::Learn { control, container, output } => {
+            trail::learn::run(&container, output, &|request| control.call(request))
+                .map(|()| ExitCode::SUCCESS)
         }
-        Command::Revoke { control, container, .. } => {
-            control.call(Request::Revoke { container }).map(|reply| {
-                if let Reply::Revoked(labels) = reply {
-                    labels.iter().for_each(|label| println!("revoked: {label}"));
-                }
-                ExitCode::SUCCESS
-            })
+        Command::Revoke { control, arguments } => {
+            orders::revoke(&arguments, &|request| control.call(request))
         }
         Command::Health(control) => control.call(Request::Status).map(|_| ExitCode::SUCCESS),
     };
@@ -265,31 +247,11 @@ fn main() -> ExitCode {
     })
 }
 
-fn print_status(control: &Control, json: bool) -> Result<ExitCode> {
+fn print_status(control: &Control, output: Output) -> Result<ExitCode> {
     let Reply::Status(found) = control.call(Request::Status)? else {
         bail!("the sidecar answered another question");
     };
-    if json {
-        println!("{}", serde_json::to_string_pretty(&found)?);
-    } else {
-        print!("{}", status::table(&found));
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn decide(arguments: &DecideArguments, effect: Effect) -> Result<ExitCode> {
-    let lasting = match arguments {
-        DecideArguments { once: true, .. } => Lasting::Once,
-        DecideArguments { time: Some(seconds), .. } => Lasting::Seconds(*seconds),
-        DecideArguments { always: true, .. } => Lasting::Always,
-        _ => Lasting::Container,
-    };
-    let (host, container) = (arguments.host.clone(), arguments.container.clone());
-    match arguments.control.call(Request::Decide(Decide { effect, host, container, lasting }))? {
-        Reply::Decided(decision) if arguments.json => println!("{}", serde_json::to_string(&decision)?),
-        Reply::Decided(decision) => println!("{}", status::decided(&decision)),
-        _ => {}
-    }
+    output.print(&found, status::table)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -302,12 +264,7 @@ fn print_secrets(arguments: &SecretsArguments) -> Result<ExitCode> {
     let Reply::Secrets(found) = arguments.control.call(Request::Secrets)? else {
         bail!("the sidecar answered another question");
     };
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&found)?);
-    } else {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        print!("{}", secrets::text(&found, u64::try_from(now.as_millis()).unwrap_or(u64::MAX)));
-    }
+    arguments.output.print(&found, |found| secrets::text(found, now()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -343,4 +300,56 @@ fn print_kinds(arguments: &KindsArguments) -> Result<ExitCode> {
         print!("{}", kinds::table(&catalogue));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// What prints nothing, or what is a file or a form for programs already, or is for a person to follow.
+    const WITHOUT: [&str; 14] = [
+        "serve",
+        "env",
+        "quadlet sidecar",
+        "quadlet agent",
+        "policy new",
+        "metrics",
+        "health",
+        "secrets add",
+        "secrets kinds",
+        "login import",
+        "login reseal",
+        "login arm",
+        "login confirm",
+        "login decline",
+    ];
+
+    #[test]
+    fn every_command_that_tells_something_has_json_by_the_same_switch() {
+        fn leaves(command: &clap::Command, before: &str, found: &mut Vec<(String, Option<String>)>) {
+            for command in command.get_subcommands().filter(|command| command.get_name() != "help") {
+                let name = format!("{before}{}", command.get_name());
+                let json = command.get_arguments().find(|argument| argument.get_id() == "json");
+                let help = json.and_then(|json| json.get_help()).map(ToString::to_string);
+                if !command.has_subcommands() || help.is_some() {
+                    found.push((name.clone(), help));
+                }
+                leaves(command, &format!("{name} "), found);
+            }
+        }
+        let mut found = Vec::new();
+        leaves(&Arguments::command(), "", &mut found);
+        let without: Vec<&str> =
+            found.iter().filter(|(_, help)| help.is_none()).map(|(name, _)| name.as_str()).collect();
+        for name in &without {
+            assert!(WITHOUT.contains(name), "{name} has no --json");
+        }
+        assert_eq!(without.len(), WITHOUT.len(), "{without:?}");
+        // These are audit lines: JSON lines as they are.
+        for (name, help) in found.iter().filter(|(name, _)| !["log", "watch"].contains(&name.as_str())) {
+            assert!(help.as_ref().is_none_or(|help| help == "Print JSON"), "{name}: {help:?}");
+        }
+    }
 }

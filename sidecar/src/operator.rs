@@ -79,15 +79,20 @@ pub fn limited(container: &Container) -> Option<Denial> {
     })
 }
 
-/// Whether a request that was let through by the rule `admitted` may go on, now that policy is another.
-pub fn still(container: &Container, request: &Request<'_>, admitted: Option<&str>) -> Result<(), Denial> {
+/// Whether a request that was let through by the rule `admitted` may go on, now that policy is another, and by what: nothing
+/// but the container's mode or an answer of the operator, if it is `None`.
+pub fn still(
+    container: &Container,
+    request: &Request<'_>,
+    admitted: Option<&str>,
+) -> Result<Option<Permit>, Denial> {
     let rights = container.rights();
     match decide(&rights.policy, request) {
         Err(denial) if is_unlisted(denial.reason) => match (rights.mode, admitted) {
-            (Mode::Log, _) | (_, Some(ONCE)) => Ok(()),
+            (Mode::Log, _) | (_, Some(ONCE)) => Ok(None),
             _ => Err(denial),
         },
-        decided => decided.map(drop),
+        decided => decided.map(Some),
     }
 }
 

@@ -1,5 +1,7 @@
 //! `understudy policy`: the policies that there are, and a first one to start from.
 
+mod shown;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,21 +12,33 @@ use understudy_policies::from::{self, Paths};
 use understudy_policies::{Policies, Policy, builtin};
 
 use crate::config::Directories;
+use crate::output::Output;
+pub use shown::Proposed;
+use shown::{Difference, Listed, ShownPolicy};
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Names of all policies, and what is wrong with them
-    List(Directories),
+    List {
+        #[command(flatten)]
+        directories: Directories,
+        #[command(flatten)]
+        output: Output,
+    },
     /// The text of one
     Show {
         #[command(flatten)]
         directories: Directories,
+        #[command(flatten)]
+        output: Output,
         name: String,
     },
     /// What the rules of one policy are that another has not, and the other way round; exit status 1 if there are any
     Diff {
         #[command(flatten)]
         directories: Directories,
+        #[command(flatten)]
+        output: Output,
         /// A policy's name, or a file (a path with a `/` in it)
         before: String,
         after: String,
@@ -42,34 +56,41 @@ pub enum Command {
         /// Write each path, however many there are
         #[arg(long)]
         all_paths: bool,
+        #[command(flatten)]
+        output: Output,
     },
 }
 
 pub fn run(command: &Command) -> Result<ExitCode> {
     match command {
-        Command::List(directories) => {
-            print!("{}", list(&Policies::load(Some(&directories.policies()))));
+        Command::List { directories, output } => {
+            let policies = Policies::load(Some(&directories.policies()));
+            output.print(&Listed::all(&policies), |list| lines(list))?;
         }
-        Command::Show { directories, name } => print!("{}", show(directories, name)?),
-        Command::Diff { directories, before, after } => return diff(directories, before, after),
+        Command::Show { directories, output, name } => {
+            output.print(&show(directories, name)?, |shown| shown.text.clone())?;
+        }
+        Command::Diff { directories, output, before, after } => {
+            let difference = difference(directories, before, after)?;
+            output.print(&difference, Difference::text)?;
+            return Ok(if difference.same { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
         Command::New => print!("{NEW}"),
-        Command::From { directory, all_paths } => return propose(directory, *all_paths),
+        Command::From { directory, all_paths, output } => return propose(directory, *all_paths, *output),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn diff(directories: &Directories, before: &str, after: &str) -> Result<ExitCode> {
+fn difference(directories: &Directories, before: &str, after: &str) -> Result<Difference> {
     let policies = Policies::load(Some(&directories.policies()));
-    let rules = |name: &str| -> Result<Vec<String>> {
+    let usable = |name: &str| -> Result<Arc<Policy>> {
         let policy = named_or_file(&policies, name)?;
-        if let Some(error) = policy.error() {
-            bail!("policy {name:?}: {error}");
+        match policy.error() {
+            Some(error) => bail!("policy {name:?}: {error}"),
+            None => Ok(policy),
         }
-        Ok(policy.rules().iter().map(ToString::to_string).collect())
     };
-    let (text, same) = difference(&rules(before)?, &rules(after)?);
-    print!("{text}");
-    Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(Difference::between(&*usable(before)?, &*usable(after)?))
 }
 
 fn named_or_file(policies: &Policies, name: &str) -> Result<Arc<Policy>> {
@@ -85,61 +106,57 @@ fn named_or_file(policies: &Policies, name: &str) -> Result<Arc<Policy>> {
         .with_context(|| format!("there is no policy {name:?}; list them with: understudy policy list"))
 }
 
-/// The order of rules means nothing.
-fn difference(before: &[String], after: &[String]) -> (String, bool) {
-    let only = |sign: char, these: &[String], others: &[String]| -> String {
-        these.iter().filter(|rule| !others.contains(rule)).map(|rule| format!("{sign} {rule}\n")).collect()
-    };
-    let text = only('-', before, after) + &only('+', after, before);
-    let same = text.is_empty();
-    (text, same)
-}
-
-fn propose(directory: &Path, all_paths: bool) -> Result<ExitCode> {
+fn propose(directory: &Path, all_paths: bool, output: Output) -> Result<ExitCode> {
     let paths = if all_paths { Paths::All } else { Paths::Short };
     let proposal = from::propose(directory, paths).with_context(|| directory.display().to_string())?;
-    print!("{}", proposal.text);
     for problem in &proposal.problems {
         eprintln!("understudy: {problem}");
     }
-    Ok(if proposal.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let code = if proposal.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    let proposed = Proposed::new(proposal.text, proposal.problems)?;
+    output.print(&proposed, |proposed| proposed.policy.clone())?;
+    Ok(code)
 }
 
 const NEW: &str = include_str!("../data/new-policy.toml");
 
-fn list(policies: &Policies) -> String {
-    let mut text = format!("{}: built in, what the container's harness needs\n", builtin::HARNESS_ONLY);
-    for policy in policies.names().filter_map(|name| policies.policy(name)) {
-        let kind = if builtin::is_reserved(policy.name()) { "built in, " } else { "" };
-        let open = if policy.is_open() { ", open: every public host" } else { "" };
-        let _ = match policy.error() {
-            Some(error) => writeln!(text, "{}: {kind}not usable: {error}", policy.name()),
-            None => {
-                let rules = policy.rules().len();
-                let plural = if rules == 1 { "" } else { "s" };
-                writeln!(text, "{}: {kind}{rules} rule{plural}{open}", policy.name())
+fn lines(list: &[Listed]) -> String {
+    let mut text = String::new();
+    for Listed { name, built_in, open, rules, error } in list {
+        let kind = if *built_in { "built in, " } else { "" };
+        let open = if *open { ", open: every public host" } else { "" };
+        let _ = match (error, rules) {
+            (Some(error), _) => writeln!(text, "{name}: {kind}not usable: {error}"),
+            (None, Some(rules)) => {
+                let plural = if *rules == 1 { "" } else { "s" };
+                writeln!(text, "{name}: {kind}{rules} rule{plural}{open}")
             }
+            (None, None) => writeln!(text, "{name}: {kind}what the container's harness needs"),
         };
     }
     text
 }
 
-fn show(directories: &Directories, name: &str) -> Result<String> {
+fn show(directories: &Directories, name: &str) -> Result<ShownPolicy> {
+    let policies = Policies::load(Some(&directories.policies()));
+    let missing = || format!("there is no policy {name:?}; list them with: understudy policy list");
     if let Some((_, text)) = builtin::FILES.iter().find(|(file, _)| *file == name) {
-        return Ok((*text).to_owned());
+        let policy = policies.policy(name).with_context(missing)?;
+        return Ok(ShownPolicy::new(&policy, (*text).to_owned()));
     }
     if builtin::is_reserved(name) {
         bail!("`{name}` is made for each container (docs/policies.md)");
     }
-    if Policies::load(Some(&directories.policies())).policy(name).is_none() {
-        bail!("there is no policy {name:?}; list them with: understudy policy list");
-    }
+    let policy = policies.policy(name).with_context(missing)?;
     let path = directories.policies().join(format!("{name}.toml"));
-    std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    Ok(ShownPolicy::new(&policy, text))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn directories(files: &[(&str, &str)]) -> (tempfile::TempDir, Directories) {
@@ -172,8 +189,10 @@ mod tests {
     fn the_list_says_what_is_built_in_open_or_broken() {
         let (_kept, directories) =
             directories(&[("web.toml", "[[allow]]\nhost = \"a.example\""), ("bad.toml", "hots = 1")]);
-        let text = list(&Policies::load(Some(&directories.policies())));
+        let list = Listed::all(&Policies::load(Some(&directories.policies())));
+        let text = lines(&list);
         for line in [
+            "harness-only: built in, what the container's harness needs\n",
             "web: 1 rule\n",
             "bad: not usable: bad.toml:1:1: unknown key `hots`",
             "open: built in, 1 rule, open: every public host\n",
@@ -181,6 +200,18 @@ mod tests {
         ] {
             assert!(text.contains(line), "{text}");
         }
+        let json = serde_json::to_value(&list).unwrap();
+        let of = |name: &str| json.as_array().unwrap().iter().find(|one| one["name"] == name).unwrap();
+        assert_eq!(
+            *of("web"),
+            json!({"name": "web", "built-in": false, "open": false, "rules": 1, "error": null})
+        );
+        assert_eq!(
+            *of("harness-only"),
+            json!({"name": "harness-only", "built-in": true, "open": false, "rules": null, "error": null})
+        );
+        assert_eq!(of("open")["open"], true);
+        assert!(of("bad")["rules"].is_null() && of("bad")["error"].as_str().unwrap().contains("`hots`"));
     }
 
     #[test]
@@ -189,25 +220,79 @@ mod tests {
         let b = "[[allow]]\nhost = \"b.example\"\n[[allow]]\nhost = \"a.example\"";
         let (_kept, directories) =
             directories(&[("a.toml", a), ("b.toml", b), ("c.toml", "extends = [\"a\"]\nopen = true")]);
-        let policies = Policies::load(Some(&directories.policies()));
-        let rules = |name: &str| -> Vec<String> {
-            let policy = named_or_file(&policies, name).unwrap();
-            policy.rules().iter().map(ToString::to_string).collect()
-        };
-        assert_eq!(difference(&rules("a"), &rules("b")), (String::new(), true));
-        assert_eq!(difference(&rules("a"), &rules("c")), ("+ allow *, every port\n".to_owned(), false));
+        let between = |before: &str, after: &str| difference(&directories, before, after).unwrap();
+        assert!(between("a", "b").same && between("a", "b").text().is_empty());
+        let wider = between("a", "c");
+        assert_eq!((wider.same, wider.text().as_str()), (false, "+ allow *, every port\n"));
+        assert_eq!(between("c", "a").text(), "- allow *, every port\n");
+        assert_eq!(
+            serde_json::to_value(&wider).unwrap(),
+            json!({
+                "same": false,
+                "only-before": [],
+                "only-after": [{
+                    "rule": "allow *, every port", "effect": "allow", "hosts": ["*"], "ports": null,
+                    "place": "c.toml:2", "note": null,
+                }],
+            })
+        );
         let file = directories.policies().join("b.toml");
-        assert_eq!(rules("b"), rules(file.to_str().unwrap()));
-        assert!(named_or_file(&policies, "none").is_err());
+        assert!(between("b", file.to_str().unwrap()).same);
+        assert!(difference(&directories, "a", "none").is_err());
     }
 
     #[test]
     fn what_is_shown_is_the_text_and_no_other_file() {
         let (_kept, directories) = directories(&[("web.toml", "# mine\n")]);
-        assert_eq!(show(&directories, "web").unwrap(), "# mine\n");
-        assert!(show(&directories, "open").unwrap().contains("open = true"));
+        assert_eq!(show(&directories, "web").unwrap().text, "# mine\n");
+        assert!(show(&directories, "open").unwrap().text.contains("open = true"));
         for name in ["harness-only", "../secrets", "wep", ""] {
             assert!(show(&directories, name).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_policy_is_json_with_all_that_it_says() {
+        let text = "max-runtime = \"2h\"\nmax-bytes = \"1K\"\nextends = [\"more\"]\n[[allow]]\nhost = [\"a.example\", \"*.b.example\"]\n\
+                    port = [443, 80]\nnote = \"docs\"\n";
+        let more = "max-requests = 5\n[[deny]]\nhost = \"c.example\"\n";
+        let (_kept, directories) = directories(&[("web.toml", text), ("more.toml", more)]);
+        assert_eq!(
+            serde_json::to_value(show(&directories, "web").unwrap()).unwrap(),
+            json!({
+                "name": "web", "built-in": false, "open": false, "error": null, "warnings": [],
+                "max-requests": 5, "max-bytes": 1024, "max-runtime": 7200,
+                "rules": [
+                    {
+                        "rule": "allow a.example, *.b.example, port 443 80", "effect": "allow",
+                        "hosts": ["a.example", "*.b.example"], "ports": [443, 80], "place": "web.toml:5",
+                        "note": "docs",
+                    },
+                    {
+                        "rule": "deny c.example, every port", "effect": "deny", "hosts": ["c.example"],
+                        "ports": null, "place": "more.toml:3", "note": null,
+                    },
+                ],
+                "text": text,
+            })
+        );
+    }
+
+    #[test]
+    fn a_proposal_is_json_with_its_text_and_the_rules_in_it() {
+        let text = "# package-lock.json:3\n[[allow]]\nhost = \"registry.example\"\n";
+        let proposed = Proposed::new(text.to_owned(), vec!["x: binary".to_owned()]).unwrap();
+        assert_eq!(
+            serde_json::to_value(proposed).unwrap(),
+            json!({
+                "policy": text,
+                "rules": [{
+                    "rule": "allow registry.example", "effect": "allow", "hosts": ["registry.example"],
+                    "ports": [443], "place": "proposal:3", "note": null,
+                }],
+                "problems": ["x: binary"],
+            })
+        );
+        assert!(Proposed::new("[[alow]]".to_owned(), Vec::new()).is_err());
     }
 }

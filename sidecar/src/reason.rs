@@ -55,8 +55,10 @@ reasons! {
     Timeout = "timeout",
     /// A connection to the listener itself that was not redirected to it.
     DirectConnection = "direct-connection",
-    /// CONNECT, an absolute-form request for another host, or an upgrade that is not a WebSocket.
+    /// CONNECT, or an absolute-form request for another host.
     ProxyRequest = "proxy-request",
+    /// To switch the connection to a protocol that no rule names, or to one of several.
+    UpgradeNotAllowed = "upgrade-not-allowed",
     /// TRACE, or one that does the same.
     TraceMethod = "trace-method",
     /// Announced trailers, which the engine would lose.

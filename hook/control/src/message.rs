@@ -74,7 +74,7 @@ pub enum Request {
     Revoke { container: Option<String> },
     /// Answered by `Explained`.
     Explain(Explain),
-    /// Answered by `Decided`, or by `Done` if it was for once.
+    /// Answered by `Decided`, or by `Answered` if it was for once.
     Decide(Decide),
     /// Takes a decision back. Answered by `Decided`.
     Withdraw { number: u64 },
@@ -97,6 +97,10 @@ pub enum Reply {
     Status(Status),
     Secrets(Vec<SecretStatus>),
     Decided(DecisionStatus),
+    Answered {
+        /// At least 1.
+        questions: u64,
+    },
     /// What people call those that were.
     Revoked(Vec<String>),
     Explained(Box<Explained>),

@@ -114,6 +114,11 @@ fn lines_are_asked_for_learned_from_and_compared() {
 
     let learned = done(&["learn", &agent.name]);
     assert!(learned.contains("host = \"refused.example\"") && !learned.contains("api.example"), "{learned}");
+    let json: Value = serde_json::from_str(&done(&["learn", &agent.name, "--json"])).unwrap();
+    assert_eq!(
+        (&json["policy"], &json["rules"][0]["hosts"][0]),
+        (&learned.as_str().into(), &"refused.example".into())
+    );
     let file = stand().paths.configuration.join("policies/learned.toml");
     std::fs::write(&file, &learned).unwrap();
     let diff = told(&["policy", "diff", "world", "learned"]);
@@ -264,7 +269,8 @@ fn one_container_is_revoked_and_no_other() {
     let (one, other) = (asleep(Agent::generic()), asleep(Agent::generic()));
     let url = "https://other.example/operator/revoked";
     assert!(answer(&one, url).contains("HTTP 404") && answer(&other, url).contains("HTTP 404"));
-    assert_eq!(done(&["revoke", &one.name]), format!("revoked: {}\n", one.name));
+    let revoked: Value = serde_json::from_str(&done(&["revoke", &one.name, "--json"])).unwrap();
+    assert_eq!(revoked, serde_json::json!({"revoked": [one.name]}));
     assert!(!answer(&one, url).contains("HTTP 404"));
     assert!(answer(&other, url).contains("HTTP 404"));
     let status: Value = serde_json::from_str(&done(&["status", "--json"])).unwrap();

@@ -6,6 +6,8 @@ mod logins;
 mod shared;
 mod told;
 
+pub use decisions::Decided;
+
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;

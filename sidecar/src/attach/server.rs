@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use understudy_control::server::answer;
 use understudy_control::{AcceptError, Channel, Listener, Reply, Request};
 
-use crate::attach::Registry;
+use crate::attach::registry::{Decided, Registry};
 
 /// Callers at once, each on a thread; silent ones count. More of them wait to be accepted, and are not refused: a pod or
 /// a compose file starts many containers together.
@@ -69,9 +69,10 @@ fn handle(registry: &Registry, request: Request, descriptors: Vec<OwnedFd>) -> R
         Request::Status => Ok(Reply::Status(registry.status())),
         Request::Metrics => Ok(Reply::Metrics(registry.metrics())),
         Request::Secrets => Ok(Reply::Secrets(registry.secrets())),
-        Request::Decide(wanted) => {
-            registry.decide(&wanted).map(|decided| decided.map_or(Reply::Done, Reply::Decided))
-        }
+        Request::Decide(wanted) => registry.decide(&wanted).map(|decided| match decided {
+            Decided::Kept(decision) => Reply::Decided(decision),
+            Decided::Answered(questions) => Reply::Answered { questions },
+        }),
         Request::ArmLogin(wanted) => registry.arm_login(&wanted).map(|()| Reply::Done),
         Request::ArmedLogins => Ok(Reply::Armed(registry.armed_logins())),
         Request::AnswerLogin { container, keep: true } => {

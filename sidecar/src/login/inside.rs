@@ -11,6 +11,7 @@ use understudy_control::{
 use understudy_harnesses::{Harnesses, Purpose};
 
 use crate::control::Control;
+use crate::output::{Output, document};
 use crate::trail::filter;
 
 const PAUSE: Duration = Duration::from_millis(500);
@@ -42,9 +43,8 @@ pub struct Arm {
 pub struct Armed {
     #[command(flatten)]
     control: Control,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Debug, clap::Args)]
@@ -98,8 +98,8 @@ pub(super) fn arm(arguments: &Arm) -> Result<String> {
 
 pub(super) fn armed(arguments: &Armed) -> Result<String> {
     let armed = list(&arguments.control)?;
-    if arguments.json {
-        return Ok(serde_json::to_string_pretty(&armed)? + "\n");
+    if arguments.output.json {
+        return document(&armed);
     }
     if armed.is_empty() {
         return Ok("no container is armed for a login\n".to_owned());

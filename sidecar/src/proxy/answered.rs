@@ -7,6 +7,7 @@ use http::{HeaderMap, Method, Uri};
 use pingora_http::ResponseHeader;
 
 use super::headers;
+use super::request::Upgrade;
 use super::response::Answer;
 use super::searches::Searches;
 use crate::credentials::{Holdings, MintedNow, RequestHead, Vault};
@@ -27,7 +28,7 @@ fn through(vault: &Arc<Vault>, secret: &str, text: &[u8]) -> Option<Vec<u8>> {
     let mut head = ResponseHeader::build(200, Some(1)).ok()?;
     head.insert_header("x-echo", text).ok()?;
     headers::clean_response(&mut head);
-    let mut answer = Answer::begin(&mut head, &searches, &method).ok()?;
+    let mut answer = Answer::begin(&mut head, &searches, &method, &Upgrade::None).ok()?;
     let body = answer.body(Bytes::copy_from_slice(text), true).ok()?;
     let values = head.headers.values().flat_map(|value| value.as_bytes().iter().copied());
     Some(values.chain(body).collect())

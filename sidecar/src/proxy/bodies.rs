@@ -22,14 +22,14 @@ impl Exchange {
     pub(super) fn sent(&mut self, session: &Session, chunk: Bytes, end: bool) -> Result<Bytes> {
         let Some(plan) = &self.plan else { return unplanned() };
         let searches = &plan.searches;
-        let frames = session.was_upgraded() && searches.of_frames();
-        if self.upload.as_ref().is_none_or(|upload| upload.is_web_socket() != frames) {
-            self.upload = Some(match frames {
-                true => Upload::web_socket(searches),
-                false => Upload::new(&session.req_header().headers, searches),
+        let upgraded = session.was_upgraded();
+        if self.upload.as_ref().is_none_or(|upload| upload.is_upgraded() != upgraded) {
+            self.upload = Some(match (&self.upload, upgraded) {
+                (before, true) => Upload::upgraded(&plan.target.upgrade, searches, before.as_ref()),
+                (_, false) => Upload::new(&session.req_header().headers, searches),
             });
         }
-        let most = plan.upstream.permit().given().max_body.filter(|_| !session.was_upgraded());
+        let most = plan.upstream.permit().given().max_body.filter(|_| !upgraded);
         let sent = self.accepted.as_ref().map_or(0, |accepted| accepted.entry.bytes_up);
         if most.is_some_and(|most| sent.saturating_add(chunk.len() as u64) > most) {
             let detail = "more than the rule's `max-body`".to_owned();
@@ -51,7 +51,7 @@ impl Exchange {
     /// An answer begins.
     pub(super) fn answered(&mut self, method: &Method, head: &mut ResponseHeader) -> Result<()> {
         let Some(plan) = &self.plan else { return unplanned() };
-        match Answer::begin(head, &plan.searches, method) {
+        match Answer::begin(head, &plan.searches, method, &plan.target.upgrade) {
             Ok(mut answer) => {
                 if let Some((minting, container)) = self.minting(method) {
                     answer.mint(head, minting, plan.searches.vault(), container);

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use tokio::sync::watch;
+
 use crate::connection::Identity;
 use crate::container::Container;
 
@@ -28,6 +30,7 @@ pub struct Downstream {
     requests: AtomicU64,
     in_flight: AtomicUsize,
     received: AtomicBool,
+    ending: watch::Sender<bool>,
 }
 
 /// Counts a request for as long as it lives, also when its task panics.
@@ -43,7 +46,8 @@ impl Downstream {
         worker: usize,
     ) -> Arc<Self> {
         let (requests, in_flight, received) = Default::default();
-        Arc::new(Self { container, identity, port, wire, worker, requests, in_flight, received })
+        let ending = watch::Sender::new(false);
+        Arc::new(Self { container, identity, port, wire, worker, requests, in_flight, received, ending })
     }
 
     pub fn is_tls(&self) -> bool {
@@ -62,6 +66,16 @@ impl Downstream {
 
     pub(super) fn mark_received(&self) {
         self.received.store(true, Relaxed);
+    }
+
+    /// Lets what is under way come to its end, and takes no new request: over HTTP/2, GOAWAY (RFC 9113 section 6.8).
+    pub(super) fn end_soon(&self) {
+        self.ending.send_replace(true);
+    }
+
+    /// Becomes true, once, by [`Self::end_soon`].
+    pub(super) fn ending(&self) -> watch::Receiver<bool> {
+        self.ending.subscribe()
     }
 
     /// Whether no request is under way: what an HTTP/1.1 client sends then is the head of its next one.

@@ -359,8 +359,7 @@ async fn answer(session: &mut Session, page: &Page) -> Result<()> {
         head.insert_header("x-understudy-reason", reason.code())?;
     }
     let has_body = !session.as_mut().is_body_empty();
-    // What follows a message that is not well-formed, or a tunnel that was asked for, may not be a request. Whoever has a real
-    // value gets no second try.
+    // What follows a message that is not well-formed, or a tunnel that was asked for, may not be a request.
     let ends = matches!(page.reason, Some(Reason::Malformed | Reason::RealCredential))
         || session.req_header().method == http::Method::CONNECT;
     if has_body || ends {

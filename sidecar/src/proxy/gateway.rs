@@ -161,8 +161,7 @@ impl Gateway {
 
     /// Serves a connection's requests until it ends. Dropping the future cuts it.
     pub async fn converse(&self, stream: Stream, downstream: &Downstream) {
-        let shutdown = downstream.container.revocation();
-        self.proxy.process_new(stream, &shutdown).await;
+        self.proxy.process_new(stream, &downstream.ending()).await;
     }
 
     /// Closes idle kept-alive connections, for a shutdown that waits for those that work.

@@ -82,11 +82,19 @@ fn join_cookies(request: &mut RequestHeader) -> Result<()> {
     request.insert_header(header::COOKIE, joined)
 }
 
-/// Asks for an answer that can be searched, from a host that gets a secret of the container; and for WebSockets without
-/// extensions, whose frames could not be read.
+/// Asks for an answer that can be searched, from a host that gets a secret of the container; for WebSockets without
+/// extensions, whose frames could not be read; and for another protocol, if policy lets the request ask for one.
 pub(super) fn readable(request: &mut RequestHeader, plan: &Plan) -> Result<()> {
-    if plan.target.upgrade == Upgrade::WebSocket && plan.searches.of_frames() {
-        request.remove_header(&header::SEC_WEBSOCKET_EXTENSIONS);
+    match &plan.target.upgrade {
+        Upgrade::WebSocket if plan.searches.of_frames() => {
+            request.remove_header(&header::SEC_WEBSOCKET_EXTENSIONS);
+        }
+        // pingora leaves only WebSockets in.
+        Upgrade::Other(protocol) => {
+            request.insert_header(header::CONNECTION, "Upgrade")?;
+            request.insert_header(header::UPGRADE, protocol.as_str())?;
+        }
+        _ => {}
     }
     if !plan.searches.bound {
         return Ok(());

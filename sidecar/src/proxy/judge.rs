@@ -14,7 +14,7 @@ use super::h2_limits;
 use super::held_body::{self, HeldBody};
 use super::page::Page;
 use super::record::Exchange;
-use super::request::{Head, Target, target, written};
+use super::request::{Head, Target, Upgrade, target, written};
 use super::searches::Searches;
 use crate::connection::Standing;
 use crate::credentials::{
@@ -67,6 +67,9 @@ impl Engine {
         if permit.given().max_body.is_some_and(|most| length(headers).is_some_and(|length| length > most)) {
             let remedy = Some(format!("send less, or change `max-body` at {}", permit.rule()));
             return Err(Page { remedy, ..exchange.refuse(Reason::BodyTooLarge) });
+        }
+        if let Err(remedy) = target.upgrade.within(&permit) {
+            return Err(Page { remedy: Some(remedy), ..exchange.refuse(Reason::UpgradeNotAllowed) });
         }
         // It may have waited.
         if container.is_revoked() {
@@ -122,6 +125,10 @@ impl Engine {
         let rights = downstream.container.rights();
         let fields = match wanted(&vault, &rights.grants, &head, &judged.2) {
             Ok(None) => return Ok(Ok((judged, None))),
+            Ok(Some(_)) if matches!(judged.0.upgrade, Upgrade::Other(_)) => {
+                let detail = Some("this endpoint reads credentials from bodies".to_owned());
+                return Ok(Err(Page { detail, ..exchange.refuse(Reason::UpgradeNotAllowed) }));
+            }
             Ok(Some(fields)) => fields,
             Err(denial) => return Ok(Err(denied(exchange, denial))),
         };

@@ -112,7 +112,10 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::DirectConnection => "refused: this is not a server",
         Reason::ProxyRequest => {
             "refused: no proxy is needed here. CONNECT is taken once, over plain HTTP and as a connection's first request; \
-             other hosts by `http://` outside of a tunnel; and only WebSockets can be upgraded to"
+             other hosts by `http://` outside of a tunnel"
+        }
+        Reason::UpgradeNotAllowed => {
+            "refused by policy: no rule lets a connection switch to this protocol; WebSockets need none"
         }
         Reason::TraceMethod => "refused: TRACE echoes the request, credentials and all",
         Reason::RequestTrailers => {
@@ -185,6 +188,9 @@ fn remedy(reason: Reason) -> &'static str {
              understudy allow x.example --container NAME"
         }
         Reason::ProtocolNotAllowed => "add to a policy: [[allow]] host = \"HOST\", port = PORT, tcp = true",
+        Reason::UpgradeNotAllowed => {
+            "where nobody has to see what is inside, name the one protocol in the rule: `upgrade = \"NAME\"`"
+        }
         Reason::NameMismatch
         | Reason::NameMissing
         | Reason::Malformed

@@ -15,7 +15,7 @@ use super::held_body::HeldBody;
 use super::kept::Use;
 use super::page::Page;
 use super::pool_key::PoolKey;
-use super::request::Target;
+use super::request::{Target, Upgrade};
 use super::request_body::{Stopped, Upload};
 use super::response::Answer;
 use super::searches::Searches;
@@ -109,6 +109,10 @@ impl Exchange {
         let Some(accepted) = &mut self.accepted else {
             return Page { reason: Some(Reason::Internal), ..Page::default() };
         };
+        if reason == Reason::RealCredential {
+            // Whoever has a real value gets no second try.
+            accepted.downstream.end_soon();
+        }
         let entry = &mut accepted.entry;
         entry.decision = Decision::Denied;
         entry.reason = Some(reason);
@@ -202,14 +206,17 @@ impl Exchange {
             return false;
         }
         self.judged_at = now;
-        let Target { host, port, path, .. } = &plan.target;
+        let Target { host, port, path, upgrade, .. } = &plan.target;
         let request = Request::new(host, *port, method.as_str(), path.as_str());
-        let Err(denial) = operator::still(container, &request, self.admitted.as_deref()) else {
-            return false;
+        let (reason, rule) = match operator::still(container, &request, self.admitted.as_deref()) {
+            Ok(Some(permit)) if upgrade.within(&permit).is_ok() => return false,
+            Ok(None) if !matches!(upgrade, Upgrade::Other(_)) => return false,
+            Ok(permit) => (Reason::UpgradeNotAllowed, permit.map(|permit| permit.rule().to_owned())),
+            Err(denial) => (denial.reason, denial.rule),
         };
-        accepted.entry.rule = denial.rule;
+        accepted.entry.rule = rule;
         let detail = "policy was changed, and does not allow it any more".to_owned();
-        self.break_off(Failure { reason: denial.reason, detail, client_gone: false });
+        self.break_off(Failure { reason, detail, client_gone: false });
         true
     }
 

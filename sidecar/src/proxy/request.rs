@@ -3,10 +3,11 @@
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Uri, Version, header};
 use pingora_http::RequestHeader;
-use understudy_policies::{HostName, NameError};
+use understudy_policies::{HostName, NameError, Protocol};
 
 use super::Wire;
 use crate::connection::{Identity, Standing};
+use crate::decide::Permit;
 use crate::reason::Reason;
 
 /// The head of a request as far as its target is in it.
@@ -33,12 +34,29 @@ pub(super) struct Target {
     pub(super) upgrade: Upgrade,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What the connection is to become (RFC 9110 section 7.8).
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Upgrade {
     None,
     WebSocket,
-    /// An offer of HTTP/2 in the clear, which a server may ignore (RFC 9110 section 7.8), and this one does.
+    /// Of which nobody knows what is in it: only if a rule says so.
+    Other(Protocol),
+    /// An offer that a server may ignore, and this one does: HTTP/2 in the clear, or one without `Connection: upgrade`.
     Ignored,
+}
+
+impl Upgrade {
+    /// # Errors
+    /// If the rules that permit the request do not let its connection become this: what would let it.
+    pub(super) fn within(&self, permit: &Permit) -> Result<(), String> {
+        match self {
+            Self::Other(protocol) if !permit.given().upgrade.contains(protocol) => Err(format!(
+                "where nobody has to see what is inside, add `upgrade = \"{protocol}\"` to {}",
+                permit.rule()
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// TRACK is a TRACE of some servers' own.
@@ -156,20 +174,20 @@ fn host_and_port(text: &str) -> Result<(HostName, Option<u16>), Reason> {
 }
 
 fn upgrade(head: Head<'_>) -> Result<Upgrade, Reason> {
-    if head.version == Version::HTTP_2 {
-        return Ok(Upgrade::None);
+    let mut values = head.headers.get_all(header::UPGRADE).iter();
+    let (Some(value), Version::HTTP_11) = (values.next(), head.version) else { return Ok(Upgrade::None) };
+    let value = value.to_str().map_err(|_| Reason::Malformed)?;
+    // What the server makes of a choice would be its own.
+    if values.next().is_some() || value.contains(',') {
+        return Err(Reason::UpgradeNotAllowed);
     }
-    let mut found = Upgrade::None;
-    for value in head.headers.get_all(header::UPGRADE) {
-        let value = value.to_str().map_err(|_| Reason::Malformed)?;
-        for protocol in value.split(',').map(str::trim) {
-            found = match (found, protocol) {
-                (Upgrade::None, name) if name.eq_ignore_ascii_case("websocket") => Upgrade::WebSocket,
-                (Upgrade::None, name) if name.eq_ignore_ascii_case("h2c") => Upgrade::Ignored,
-                _ => return Err(Reason::ProxyRequest),
-            };
-        }
-    }
+    let protocol = Protocol::from_wire(value.trim()).ok_or(Reason::Malformed)?;
+    let found = match protocol.as_str().to_ascii_lowercase().as_str() {
+        "h2c" => Upgrade::Ignored,
+        _ if !is_option(head.headers, "upgrade") => Upgrade::Ignored,
+        "websocket" => Upgrade::WebSocket,
+        _ => Upgrade::Other(protocol),
+    };
     // RFC 6455 section 4.1. With a body, the two sides could differ on where the tunnel begins.
     let bodied =
         [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|h| head.headers.contains_key(h));
@@ -177,6 +195,12 @@ fn upgrade(head: Head<'_>) -> Result<Upgrade, Reason> {
         return Err(Reason::Malformed);
     }
     Ok(found)
+}
+
+/// Whether `Connection` names it (RFC 9110 section 7.6.1).
+fn is_option(headers: &HeaderMap, name: &str) -> bool {
+    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use http::HeaderMap;
 
 use super::coding::{self, Decoder};
 use super::failure::Failure;
+use super::request::Upgrade;
 use super::searches::Searches;
 use super::websocket::{Replacing, Sender, Side};
 use crate::credentials::scrub::{Detector, Watched};
@@ -13,6 +14,7 @@ use crate::reason::Reason;
 #[derive(Debug)]
 pub(super) struct Upload {
     body: Body,
+    upgraded: bool,
     stand_ins: u64,
 }
 
@@ -42,17 +44,23 @@ impl Upload {
         let detector = || Detector::new(searches.requests());
         let coding = coding::of(head).ok().flatten();
         let encoded = coding.map(|coding| Encoded { decoder: Decoder::new(coding), detector: detector() });
-        Self { body: Body::Plain { detector: detector(), encoded }, stand_ins: 0 }
+        Self { body: Body::Plain { detector: detector(), encoded }, upgraded: false, stand_ins: 0 }
     }
 
-    /// Of a client's side of a WebSocket.
-    pub(super) fn web_socket(searches: &Searches) -> Self {
-        let side = Side::new(Sender::Client, Replacing::Text, searches.text(), searches.requests());
-        Self { body: Body::WebSocket(Box::new(side)), stand_ins: 0 }
+    /// Of a client's side of what the connection became, after a body that it may have had.
+    pub(super) fn upgraded(to: &Upgrade, searches: &Searches, before: Option<&Self>) -> Self {
+        let body = match to {
+            Upgrade::WebSocket if searches.of_frames() => {
+                let side = Side::new(Sender::Client, Replacing::Text, searches.text(), searches.requests());
+                Body::WebSocket(Box::new(side))
+            }
+            _ => Body::Plain { detector: Detector::new(searches.requests()), encoded: None },
+        };
+        Self { body, upgraded: true, stand_ins: before.map_or(0, Self::stand_ins) }
     }
 
-    pub(super) fn is_web_socket(&self) -> bool {
-        matches!(self.body, Body::WebSocket(_))
+    pub(super) fn is_upgraded(&self) -> bool {
+        self.upgraded
     }
 
     /// What goes upstream now. Nothing of a chunk with the end of a real value does.

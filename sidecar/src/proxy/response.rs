@@ -7,11 +7,13 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use pingora_http::ResponseHeader;
+use understudy_policies::Protocol;
 
 use super::coding::{self, Coding, Decoder};
 use super::failure::Failure;
 use super::grpc::{self, Messages};
 use super::minted_answer::MintedAnswer;
+use super::request::Upgrade;
 use super::searches::Searches;
 use super::websocket::{Replacing, Sender, Side};
 use crate::container::Container;
@@ -47,11 +49,18 @@ impl Answer {
         head: &mut ResponseHeader,
         searches: &Searches,
         method: &Method,
+        upgrade: &Upgrade,
     ) -> Result<Self, Failure> {
         let replaced_in_heads = clean_head(head, searches)?;
         let mut answer = Self { decoder: None, body: Body::Untouched, rest: Bytes::new(), replaced_in_heads };
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
-            if searches.of_frames() {
+            if let Upgrade::Other(protocol) = upgrade {
+                let became = head.headers.get(header::UPGRADE).and_then(|value| value.to_str().ok());
+                if became.and_then(Protocol::from_wire).as_ref() != Some(protocol) {
+                    return Err(unreadable("it switches to another protocol than was asked for"));
+                }
+                answer.body = Body::Plain(Replacer::new(searches.answers()));
+            } else if searches.of_frames() {
                 if head.headers.contains_key(header::SEC_WEBSOCKET_EXTENSIONS) {
                     return Err(unreadable("it uses a WebSocket extension that nobody offered"));
                 }

@@ -9,6 +9,8 @@ use understudy_policies::{HostName, PathPattern};
 
 use super::filter::Filter;
 use super::{Call, kept};
+use crate::output::Output;
+use crate::policy_files::Proposed;
 
 /// Paths of one host that are written; more of them make the rule one for the whole host.
 const MOST_PATHS: usize = 12;
@@ -27,7 +29,7 @@ const HEAD: &str = "# What a container was refused, or was let through without a
 use it.\n# Save it as ~/.config/understudy/policies/NAME.toml, and run `understudy check`.\n";
 
 /// Prints what the lines that the sidecar still has make of `container`.
-pub fn run(container: &str, call: Call<'_>) -> Result<()> {
+pub fn run(container: &str, output: Output, call: Call<'_>) -> Result<()> {
     let filter = Filter { container: Some(container.to_owned()), ..Filter::default() };
     let lines = kept(call)?.into_iter().filter_map(|line| serde_json::from_str(&line).ok());
     let lines: Vec<Value> = lines.filter(|line| filter.matches(line)).collect();
@@ -36,8 +38,7 @@ pub fn run(container: &str, call: Call<'_>) -> Result<()> {
             "no audit line of a container {container:?} is kept; list the containers with: understudy status"
         );
     }
-    print!("{}", policy(&lines));
-    Ok(())
+    output.print(&Proposed::new(policy(&lines), Vec::new())?, |proposed| proposed.policy.clone())
 }
 
 /// `lines` are those of one container.

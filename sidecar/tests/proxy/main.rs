@@ -33,6 +33,7 @@ mod ssh;
 mod streaming;
 mod terms;
 mod tunnels;
+mod upgrades;
 mod uploads;
 mod upstream;
 mod versions;

@@ -166,12 +166,12 @@ async fn a_stand_in_in_the_clear_stays_here() {
 }
 
 #[tokio::test]
-async fn upgrades_to_anything_but_websockets_are_refused() {
+async fn upgrades_to_anything_but_websockets_are_refused_where_no_rule_names_them() {
     let world = World::new().await;
     let mut client = Client::new(&world, H1).await;
     let request = client.request("/ws").header("connection", "upgrade").header("upgrade", "tcp");
     let (head, _) = whole(client.send(request.body(nothing()).unwrap()).await.unwrap()).await;
-    assert_eq!(head.headers["x-understudy-reason"], "proxy-request");
+    assert_eq!(head.headers["x-understudy-reason"], "upgrade-not-allowed");
     assert_eq!(world.upstream.connections(), 0);
 }
 

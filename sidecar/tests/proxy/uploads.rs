@@ -5,9 +5,11 @@ use std::io::Write;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::client::{Client, H1, WAYS, full, tls, whole};
+use crate::client::{Client, H1, H2, WAYS, full, nothing, tls, whole};
+use crate::upstream::Protocols;
 use crate::world::{HOST, REAL, STAND_IN, TO_HOST, World};
 
 #[tokio::test]
@@ -80,6 +82,44 @@ async fn a_real_value_in_a_head_ends_the_connection() {
         let goes_on = reason != "real-credential";
         assert_eq!(answer.contains("HTTP/1.1 200"), goes_on, "{answer}");
         assert_eq!(world.upstream.requests(), usize::from(goes_on));
+    }
+}
+
+/// The client is told so (GOAWAY), and what it has under way comes to its end.
+#[tokio::test]
+async fn a_real_value_ends_an_http2_connection_when_its_other_streams_have_ended() {
+    for (path, sent, goes_on) in [("/hello", REAL, false), ("/sink", REAL, false), ("/hello", "theirs", true)]
+    {
+        let world = World::speaking(Protocols::Http2).await;
+        let mut client = Client::new(&world, H2).await;
+        let script = world.upstream.script();
+        let request = client.request("/script").body(nothing()).unwrap();
+        let mut running = client.send(request).await.unwrap();
+        let request = match path {
+            "/sink" => client.request(path).method("POST").body(full(sent)).unwrap(),
+            _ => client
+                .request(path)
+                .header("authorization", format!("Bearer {sent}"))
+                .body(nothing())
+                .unwrap(),
+        };
+        let (head, _) = whole(client.send(request).await.unwrap()).await;
+        assert_eq!(head.status, 403);
+        script.send(hyper::body::Frame::data(Bytes::from("still here"))).await.unwrap();
+        assert_eq!(running.body_mut().frame().await.unwrap().unwrap().into_data().unwrap(), "still here");
+        drop(script);
+        assert!(running.into_body().collect().await.unwrap().to_bytes().is_empty());
+        let deadline = std::time::Duration::from_secs(if goes_on { 1 } else { 20 });
+        let ended = tokio::time::timeout(deadline, async {
+            loop {
+                let request = client.request("/hello").body(nothing()).unwrap();
+                if client.send(request).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        });
+        assert_eq!(ended.await.is_err(), goes_on, "{path} {sent}");
     }
 }
 

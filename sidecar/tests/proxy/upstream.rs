@@ -15,7 +15,7 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
@@ -236,6 +236,7 @@ async fn answer(
             }
             response
         }
+        "/switch" => switched(Request::from_parts(parts, body), seen).await?,
         "/ws" => websocket(Request::from_parts(parts, body), seen),
         path if path.starts_with("/mint/") => {
             let status = parts.headers.get("x-status").map_or("200", |status| status.to_str().unwrap());
@@ -314,6 +315,35 @@ fn websocket(mut request: Request<Incoming>, seen: Arc<Seen>) -> Response<AnyBod
         response = response.header("x-echo", credential);
     }
     response.body(Box::pin(Full::new(Bytes::new())) as AnyBody).unwrap()
+}
+
+/// Becomes what `x-becomes` says, or what was asked for; then gives each line back, from its last byte to the first. The body
+/// comes first in what was received.
+async fn switched(
+    mut request: Request<Incoming>,
+    seen: Arc<Seen>,
+) -> Result<Response<AnyBody>, hyper::Error> {
+    let body = request.body_mut().collect().await?.to_bytes();
+    seen.received.lock().unwrap().extend_from_slice(&body);
+    let becomes = request.headers().get("x-becomes").or_else(|| request.headers().get("upgrade")).cloned();
+    let upgraded = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let mut stream = tokio::io::BufReader::new(TokioIo::new(upgraded.await.unwrap()));
+        let mut line = Vec::new();
+        while matches!(stream.read_until(b'\n', &mut line).await, Ok(1..)) {
+            seen.received.lock().unwrap().extend_from_slice(&line);
+            line.pop();
+            line.reverse();
+            line.push(b'\n');
+            if stream.write_all(&line).await.is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    let response = Response::builder().status(101).header("connection", "upgrade");
+    let response = response.header("upgrade", becomes.unwrap());
+    Ok(response.body(Box::pin(Full::new(Bytes::new())) as AnyBody).unwrap())
 }
 
 struct Echo(Incoming);

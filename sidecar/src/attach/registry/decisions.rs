@@ -7,9 +7,17 @@ use super::{Registry, find, shared};
 use crate::operator::decisions::{self, Decision};
 use crate::operator::questions::Heard;
 
+/// What became of what the operator said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decided {
+    Kept(DecisionStatus),
+    /// It was for once, and for so many questions; never 0.
+    Answered(u64),
+}
+
 impl Registry {
-    /// What the operator says about a host, in force when this returns. None if it was for once.
-    pub fn decide(&self, wanted: &Decide) -> Result<Option<DecisionStatus>, Refusal> {
+    /// What the operator says about a host, in force when this returns.
+    pub fn decide(&self, wanted: &Decide) -> Result<Decided, Refusal> {
         let (host, port) = host_and_port(&wanted.host).map_err(|problem| {
             Refusal::new(
                 format!("{:?}: {problem}", wanted.host),
@@ -31,7 +39,7 @@ impl Registry {
         let mut decision = Decision { effect: wanted.effect, host, port, container, until: None };
         (self.parts.may_decide)(&decision.rule("operator".to_owned()), &managed)?;
         match wanted.lasting {
-            Lasting::Once => return self.answer_once(&decision).map(|()| None),
+            Lasting::Once => return self.answer_once(&decision).map(Decided::Answered),
             Lasting::Container if decision.container.is_none() => {
                 return Err(Refusal::new(
                     "no container is named",
@@ -50,10 +58,10 @@ impl Registry {
         }
         let status = self.parts.decisions.add(decision).map_err(unrecorded)?;
         self.reconsider();
-        Ok(Some(status))
+        Ok(Decided::Kept(status))
     }
 
-    fn answer_once(&self, decision: &Decision) -> Result<(), Refusal> {
+    fn answer_once(&self, decision: &Decision) -> Result<u64, Refusal> {
         let answer = match decision.effect {
             Effect::Allow => Heard::AllowedOnce,
             Effect::Deny => Heard::DeniedOnce,
@@ -64,7 +72,7 @@ impl Registry {
                 format!("no request waits for an answer about {host}"),
                 "see what waits with: understudy status",
             )),
-            _ => Ok(()),
+            questions => Ok(questions as u64),
         }
     }
 

@@ -285,16 +285,19 @@ fn a_decision_is_in_force_at_once_for_whom_it_was_made_and_can_be_taken_back() {
     }
     let decide = |effect, host: &str, container: Option<&str>, lasting| {
         let container = container.map(str::to_owned);
-        stand.registry.decide(&Decide { effect, host: host.to_owned(), container, lasting })
+        match stand.registry.decide(&Decide { effect, host: host.to_owned(), container, lasting })? {
+            Decided::Kept(decision) => Ok(decision),
+            other => panic!("{other:?}"),
+        }
     };
     let allowed = |id: &str| {
         let known = stand.registry.known();
         let rights = known[&id.repeat(64).parse().unwrap()].container().unwrap().rights();
         matches!(rights.policy.decide(&"a.example".parse().unwrap(), 443), Verdict::Allowed { .. })
     };
-    let one = decide(Effect::Allow, "a.example", Some("one"), Lasting::Container).unwrap().unwrap();
+    let one = decide(Effect::Allow, "a.example", Some("one"), Lasting::Container).unwrap();
     assert!(allowed("a") && !allowed("b"));
-    let all = decide(Effect::Allow, "a.example", None, Lasting::Always).unwrap().unwrap();
+    let all = decide(Effect::Allow, "a.example", None, Lasting::Always).unwrap();
     assert!(allowed("a") && allowed("b"));
     decide(Effect::Deny, "a.example", Some("two"), Lasting::Seconds(60)).unwrap();
     assert!(allowed("a") && !allowed("b"));
@@ -309,10 +312,35 @@ fn a_decision_is_in_force_at_once_for_whom_it_was_made_and_can_be_taken_back() {
         ("a.example", Some("three"), Lasting::Always, "no container \"three\""),
         ("a.example", None, Lasting::Once, "no request waits"),
     ] {
-        let refusal = decide(Effect::Allow, host, container, lasting).unwrap_err();
+        let refusal: Refusal = decide(Effect::Allow, host, container, lasting).unwrap_err();
         assert!(refusal.reason.contains(said), "{refusal}");
     }
     assert!(stand.registry.withdraw(99).is_err());
+}
+
+#[test]
+fn what_is_said_once_answers_what_is_asked_now_and_says_how_much_that_was() {
+    let stand = stand();
+    let questions = Arc::clone(&stand.registry.parts.questions);
+    let mut waiting = Vec::new();
+    for (id, name) in [("a", "one"), ("b", "two")] {
+        stand.registry.prepare(prepare(id, name)).unwrap();
+        attach(&stand.registry, id).unwrap();
+        let container = stand.registry.known()[&id.repeat(64).parse().unwrap()].container().cloned().unwrap();
+        // Two requests are one question.
+        for _ in 0..2 {
+            waiting.push(questions.ask(&container, &"a.example".parse().unwrap(), 443).unwrap());
+        }
+    }
+    let once = |container: Option<&str>| {
+        let (host, container) = ("a.example".to_owned(), container.map(str::to_owned));
+        let wanted = Decide { effect: Effect::Allow, host, container, lasting: Lasting::Once };
+        stand.registry.decide(&wanted)
+    };
+    assert_eq!(once(Some("one")).unwrap(), Decided::Answered(1));
+    assert_eq!(once(None).unwrap(), Decided::Answered(1));
+    assert!(once(None).is_err());
+    assert!(stand.registry.status().decisions.is_empty());
 }
 
 #[test]

@@ -122,24 +122,41 @@ fn announced_trailers_are_refused() {
 }
 
 #[test]
-fn only_websockets_upgrade() {
+fn one_protocol_is_asked_for_and_of_most_a_rule_is() {
     let with = |values: &[&str]| {
-        let mut pairs = vec![("host", "api.example.com")];
+        let mut pairs = vec![("host", "api.example.com"), ("connection", "close, Upgrade")];
         pairs.extend(values.iter().map(|value| ("upgrade", *value)));
         get("/", false, &pairs).map(|target| target.upgrade)
     };
     assert_eq!(with(&[]), Ok(Upgrade::None));
     assert_eq!(with(&["WebSocket"]), Ok(Upgrade::WebSocket));
     assert_eq!(with(&["h2c"]), Ok(Upgrade::Ignored));
-    for bad in [&["TLS/1.0"][..], &["websocket, h2c"], &["websocket", "websocket"], &["h2c", "tcp"], &[""]] {
-        assert_eq!(with(bad), Err(Reason::ProxyRequest), "{bad:?}");
+    assert_eq!(with(&["SPDY/3.1"]), Ok(Upgrade::Other("spdy/3.1".parse().unwrap())));
+    for bad in [&["websocket, h2c"][..], &["websocket", "websocket"], &["h2c", "tcp"], &["tcp,"]] {
+        assert_eq!(with(bad), Err(Reason::UpgradeNotAllowed), "{bad:?}");
+    }
+    for bad in ["", "tcp/", "a b"] {
+        assert_eq!(with(&[bad]), Err(Reason::Malformed), "{bad:?}");
+    }
+    // Nobody asked for it (RFC 9110 section 7.8).
+    let pairs = [("host", "api.example.com"), ("upgrade", "tcp")];
+    assert_eq!(get("/", false, &pairs).unwrap().upgrade, Upgrade::Ignored);
+    let pairs = [&pairs[..], &[("connection", "upgrade")]].concat();
+    for (version, upgrade) in [
+        (Version::HTTP_10, Upgrade::None),
+        (Version::HTTP_11, Upgrade::Other("tcp".parse().unwrap())),
+        (Version::HTTP_2, Upgrade::None),
+    ] {
+        let target = ask(Method::POST, "/", version, Wire::Tls, &pairs).unwrap();
+        assert_eq!(target.upgrade, upgrade, "{version:?}");
     }
 }
 
 #[test]
 fn a_websocket_begins_without_a_body() {
     let with = |method, more: &[(&str, &str)]| {
-        let pairs = [&[("host", "api.example.com"), ("upgrade", "websocket")], more].concat();
+        let own = [("host", "api.example.com"), ("connection", "upgrade"), ("upgrade", "websocket")];
+        let pairs = [&own[..], more].concat();
         ask(method, "/", Version::HTTP_11, Wire::Tls, &pairs).map(|target| target.upgrade)
     };
     assert_eq!(with(Method::GET, &[]), Ok(Upgrade::WebSocket));

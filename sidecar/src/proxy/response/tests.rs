@@ -23,7 +23,7 @@ fn head(status: u16, headers: &[(&'static str, &str)]) -> ResponseHeader {
 }
 
 fn begin(head: &mut ResponseHeader, host: &str) -> Result<Answer, Failure> {
-    Answer::begin(head, &searches(host).0, &Method::GET)
+    Answer::begin(head, &searches(host).0, &Method::GET, &Upgrade::None)
 }
 
 fn gzip(text: &str) -> Bytes {
@@ -78,7 +78,7 @@ fn a_body_whose_length_can_change_is_framed_anew() {
         [(Method::GET, 200, false), (Method::HEAD, 200, true), (Method::GET, 304, true)]
     {
         let mut head = head(status, &[("content-length", &length)]);
-        let mut answer = Answer::begin(&mut head, &searches(), &method).unwrap();
+        let mut answer = Answer::begin(&mut head, &searches(), &method, &Upgrade::None).unwrap();
         assert_eq!(head.headers.contains_key("content-length"), kept, "{method} {status}");
         if !kept {
             let out = answer.body(Bytes::from(escaped.clone()), true).unwrap();
@@ -141,7 +141,7 @@ fn heads_and_trailers_are_cleaned() {
             ],
         );
         head.set_reason_phrase(Some(REAL)).unwrap();
-        let answer = Answer::begin(&mut head, &searches, &Method::GET).unwrap();
+        let answer = Answer::begin(&mut head, &searches, &Method::GET, &Upgrade::None).unwrap();
         let location = head.headers["location"].to_str().unwrap();
         let again: String = stand_in.bytes().map(|byte| format!("%{byte:02X}")).collect();
         assert_eq!(location, format!("/?key={stand_in}&again={again}"));
@@ -166,7 +166,7 @@ fn nothing_is_looked_for_where_nothing_was_granted() {
     let vault = vault(&declared("key", ""), &Values::from([("key", REAL)]));
     let searches = Searches::of_host(vault, &[], BOUND);
     let mut head = head(200, &[("content-encoding", "compress"), ("content-length", "1")]);
-    let mut answer = Answer::begin(&mut head, &searches, &Method::GET).unwrap();
+    let mut answer = Answer::begin(&mut head, &searches, &Method::GET, &Upgrade::None).unwrap();
     assert_eq!(head.headers.len(), 2);
     assert_eq!(answer.body("x".into(), true).unwrap(), "x");
 }

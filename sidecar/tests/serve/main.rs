@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod agent;
+mod json;
+mod notify;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
@@ -24,7 +28,7 @@ impl Sidecar {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let sidecar = Self { root, process: None };
-        for name in ["config", "config/policies", "state", "control"] {
+        for name in ["config", "config/policies", "state", "control", "project"] {
             fs::DirBuilder::new().mode(0o700).create(sidecar.path(name)).unwrap();
             sidecar.own(name);
         }
@@ -64,8 +68,12 @@ impl Sidecar {
     }
 
     fn program(&self, command: &str, directories: &[&str]) -> Command {
+        self.program_of(&[command], directories)
+    }
+
+    fn program_of(&self, words: &[&str], directories: &[&str]) -> Command {
         let mut program = Command::new(env!("CARGO_BIN_EXE_understudy"));
-        program.arg(command).env_remove("container").env_remove("NOTIFY_SOCKET");
+        program.args(words).env_remove("container").env_remove("NOTIFY_SOCKET");
         for name in directories {
             program.arg(format!("--{name}")).arg(self.path(name));
         }
