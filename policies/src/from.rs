@@ -54,6 +54,12 @@ pub fn propose(directory: &Path, paths: Paths) -> io::Result<Proposal> {
         },
     )?;
     found.problems.extend(read.problems);
+    if read.links > 0 {
+        found.note(format!(
+            "{} other symbolic links are not followed, the first is {}",
+            read.links, read.first_link
+        ));
+    }
     go::finish(&mut found);
     Ok(write::proposal(found, paths))
 }

@@ -26,6 +26,7 @@ pub mod operator;
 pub mod orders;
 pub mod output;
 pub mod policy_files;
+mod process_group;
 pub mod proxy;
 pub mod quadlet;
 pub mod reason;

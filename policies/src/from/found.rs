@@ -6,6 +6,10 @@ use crate::HostName;
 /// More than a project names; what a larger one says is not read to its end.
 const MOST: usize = 100_000;
 const MOST_PROBLEMS: usize = 100;
+/// Proxies of Go in one project, each with all modules behind it.
+const MOST_PROXIES: usize = 8;
+const CREDENTIALS: &str =
+    "a user or password in a URL, which the container would have; make it a secret (docs/secrets.md)";
 
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -16,7 +20,7 @@ pub(super) struct Found {
     pub(super) problems: Vec<String>,
     /// Modules of Go by path, which are somewhere that no file of theirs names.
     pub(super) modules: Vec<(String, String)>,
-    /// Values of `GOPROXY`.
+    /// URLs of proxies of Go, or `direct`.
     pub(super) proxies: Vec<(String, String)>,
 }
 
@@ -92,11 +96,7 @@ impl Found {
         match Url::parse(text.trim()) {
             Ok(url) => {
                 if url.credentials {
-                    self.problem(
-                        Some(line),
-                        "a password in a URL, which the container would have; make it a secret \
-                         (docs/secrets.md)",
-                    );
+                    self.problem(Some(line), CREDENTIALS);
                 }
                 let access = access(&url);
                 if access == Access::Repository(String::new()) {
@@ -125,8 +125,19 @@ impl Found {
         }
     }
 
+    /// A value of `GOPROXY`: a list of proxies.
     pub(super) fn proxy(&mut self, line: usize, value: &str) {
-        self.proxies.push((value.to_owned(), format!("{}:{line}", self.file)));
+        let each = value.split([',', '|']).map(str::trim).filter(|proxy| !matches!(*proxy, "" | "off"));
+        for proxy in each {
+            if self.proxies.len() == MOST_PROXIES {
+                let what = format!("more than {MOST_PROXIES} proxies of Go; those after them are left out");
+                return self.problem(Some(line), &what);
+            }
+            if Url::parse(proxy).is_ok_and(|url| url.credentials) {
+                self.problem(Some(line), CREDENTIALS);
+            }
+            self.proxies.push((proxy.to_owned(), format!("{}:{line}", self.file)));
+        }
     }
 
     /// `FILE names no host …`, once for each file.
@@ -143,10 +154,16 @@ impl Found {
 
     pub(super) fn problem(&mut self, line: Option<usize>, what: &str) {
         let what: String = what.chars().filter(|c| !c.is_control()).collect();
-        let problem = match line {
-            Some(line) => format!("{}:{line}: {what}", self.file),
-            None => format!("{}: {what}", self.file),
+        let place = match line {
+            Some(line) => format!("{}:{line}", self.file),
+            None => self.file.clone(),
         };
+        self.problem_at(&place, &what);
+    }
+
+    /// `place` is `FILE` or `FILE:LINE`. Both have no control characters.
+    pub(super) fn problem_at(&mut self, place: &str, what: &str) {
+        let problem = format!("{place}: {what}");
         match self.problems.len() {
             MOST_PROBLEMS => self.problems.push("more is wrong than is told here".to_owned()),
             len if len < MOST_PROBLEMS && !self.problems.contains(&problem) => self.problems.push(problem),

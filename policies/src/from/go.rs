@@ -49,13 +49,10 @@ pub(super) fn finish(found: &mut Found) {
     found.note(format!(
         "{first}: sums are looked up where `go env GOSUMDB` says, through the proxy if it does that"
     ));
-    for (value, place) in &proxies {
-        for proxy in value.split([',', '|']).map(str::trim).filter(|proxy| !proxy.is_empty()) {
-            match proxy {
-                "off" => {}
-                "direct" => modules.iter().for_each(|(module, place)| direct(found, module, place)),
-                url => through(found, url, place, &modules),
-            }
+    for (proxy, place) in &proxies {
+        match proxy.as_str() {
+            "direct" => modules.iter().for_each(|(module, place)| direct(found, module, place)),
+            url => through(found, url, place, &modules),
         }
     }
 }
@@ -63,7 +60,7 @@ pub(super) fn finish(found: &mut Found) {
 fn through(found: &mut Found, url: &str, place: &str, modules: &[(String, String)]) {
     let proxy = match Url::parse(url) {
         Ok(proxy) => proxy,
-        Err(error) => return found.problems.push(format!("{place}: GOPROXY: {error}")),
+        Err(error) => return found.problem_at(place, &format!("GOPROXY: {error}")),
     };
     let base = proxy.path.trim_end_matches('/');
     for (module, place) in modules {
@@ -75,20 +72,26 @@ fn through(found: &mut Found, url: &str, place: &str, modules: &[(String, String
 /// From the module's own host: the repository of `host/owner/name/…`, and the page that tells where it is.
 fn direct(found: &mut Found, module: &str, place: &str) {
     let Ok(own) = Url::parse(&format!("https://{module}")) else {
-        return found.problems.push(format!("{place}: a module whose path is not a host and a path"));
+        return found.problem_at(place, "a module whose path is not a host and a path");
     };
     let mut parts = own.path.trim_matches('/').splitn(3, '/');
     if let (Some(owner), Some(name)) = (parts.next(), parts.next()) {
         put(found, module, place, &own, Access::Repository(format!("{owner}/{name}")));
     }
-    put(found, module, place, &own, Access::Below(own.path.clone()));
+    let page = match own.path.as_str() {
+        "/" => Access::File(own.path.clone()),
+        path => Access::Below(path.trim_end_matches('/').to_owned()),
+    };
+    put(found, module, place, &own, page);
 }
 
 fn put(found: &mut Found, module: &str, place: &str, of: &Url, access: Access) {
     let letter = |c: char| c.is_ascii_alphanumeric() || "-._~/!".contains(c);
     let plain = |part: &str| !part.is_empty() && part != "." && part != "..";
-    if !module.chars().all(letter) || !module.split('/').all(plain) {
-        return found.problems.push(format!("{place}: not the path of a module"));
+    // Without a dot in it, the first part is no host, and the module is of the standard library or of this project.
+    let host = module.split('/').next().is_some_and(|host| host.contains('.'));
+    if !host || !module.chars().all(letter) || !module.split('/').all(plain) {
+        return found.problem_at(place, "not the path of a module");
     }
     found.push(Use { host: of.host.clone(), port: of.port, access, place: place.to_owned() });
 }

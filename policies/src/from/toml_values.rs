@@ -1,12 +1,17 @@
 //! The strings of a TOML document with the keys that lead to them and their lines.
 
+use std::rc::Rc;
+
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+/// Keys that lead to what a package manager means; what lies deeper is passed over.
+const DEEPEST: usize = 8;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Value {
     /// From the root; items of a list have their list's key.
-    pub(super) keys: Vec<String>,
+    pub(super) keys: Rc<[String]>,
     pub(super) value: String,
     pub(super) line: usize,
 }
@@ -35,20 +40,32 @@ pub(super) fn values(text: &str) -> Result<Vec<Value>, (usize, String)> {
     Ok(found.into_iter().map(|(at, keys, value)| Value { keys, value, line: line(at) }).collect())
 }
 
-type Raw = (usize, Vec<String>, String);
+type Raw = (usize, Rc<[String]>, String);
 
 fn table_into(table: &DeTable<'_>, keys: &mut Vec<String>, found: &mut Vec<Raw>) {
     for (key, value) in table.iter() {
+        if keys.len() == DEEPEST {
+            return;
+        }
         keys.push(key.get_ref().to_string());
-        value_into(value, keys, found);
+        value_into(value, keys, &mut None, found);
         keys.pop();
     }
 }
 
-fn value_into(value: &Spanned<DeValue<'_>>, keys: &mut Vec<String>, found: &mut Vec<Raw>) {
+/// `shared` are the keys, once a string has them: the items of a list have the same.
+fn value_into(
+    value: &Spanned<DeValue<'_>>,
+    keys: &mut Vec<String>,
+    shared: &mut Option<Rc<[String]>>,
+    found: &mut Vec<Raw>,
+) {
     match value.get_ref() {
-        DeValue::String(text) => found.push((value.span().start, keys.clone(), text.to_string())),
-        DeValue::Array(items) => items.iter().for_each(|item| value_into(item, keys, found)),
+        DeValue::String(text) => {
+            let keys = shared.get_or_insert_with(|| Rc::from(keys.as_slice()));
+            found.push((value.span().start, Rc::clone(keys), text.to_string()));
+        }
+        DeValue::Array(items) => items.iter().for_each(|item| value_into(item, keys, shared, found)),
         DeValue::Table(table) => table_into(table, keys, found),
         _ => {}
     }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2};
 use rustix::io::Errno;
@@ -14,12 +14,13 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 const DEEPEST: usize = 8;
 const MOST_ENTRIES: usize = 50_000;
 const MOST_FILES: usize = 500;
+const MOST_PROBLEMS: usize = 100;
 /// What package managers put there is not the project's own.
 const PASSED_OVER: [&str; 8] =
     ["node_modules", ".git", "target", "vendor", ".venv", "venv", "__pycache__", ".yarn"];
 
 pub(super) struct Content {
-    /// From the directory, shown without control characters.
+    /// From the directory; letters and digits of any script, and what else ASCII has that is seen.
     pub(super) path: String,
     pub(super) bytes: Vec<u8>,
 }
@@ -27,6 +28,9 @@ pub(super) struct Content {
 #[derive(Debug, Default)]
 pub(super) struct Read {
     pub(super) problems: Vec<String>,
+    /// Links that are no file which is wanted, and where the first one is.
+    pub(super) links: usize,
+    pub(super) first_link: String,
     entries: usize,
     files: usize,
 }
@@ -40,13 +44,16 @@ pub(super) fn read(
     // The person who runs this named it, so it may be a link.
     let root = open(directory, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut read = Read::default();
-    let mut left = vec![(String::new(), root)];
-    while let Some((path, directory)) = left.pop() {
+    // By name: more directories can wait than a process may have open.
+    let mut left = vec![(String::new(), PathBuf::from("."))];
+    while let Some((path, real)) = left.pop() {
         let mut below = Vec::new();
-        let names = match names(&directory, &mut read) {
-            Ok(names) => names,
+        let opened = open_directory(root.as_fd(), &real);
+        let names = opened.and_then(|opened| Ok((names(&opened, &mut read)?, opened)));
+        let (names, directory) = match names {
+            Ok(both) => both,
             Err(error) => {
-                read.problems.push(format!("{}: {error}", if path.is_empty() { "." } else { &path }));
+                read.problem(if path.is_empty() { "." } else { &path }, &error.to_string());
                 continue;
             }
         };
@@ -55,21 +62,28 @@ pub(super) fn read(
             let plain = std::str::from_utf8(&name).is_ok_and(|name| name.chars().all(|c| !c.is_control()));
             let problem = match look(directory.as_fd(), &name) {
                 Err(error) => error.to_string(),
-                Ok(Kind::Directory(_)) if PASSED_OVER.iter().any(|other| other.as_bytes() == name) => {
+                Ok(Kind::Directory) if PASSED_OVER.iter().any(|other| other.as_bytes() == name) => {
                     continue;
                 }
-                Ok(Kind::Directory(_)) if shown.split('/').count() >= DEEPEST => {
+                Ok(Kind::Directory) if shown.split('/').count() >= DEEPEST => {
                     format!("not read, since it is {DEEPEST} directories deep")
                 }
-                Ok(Kind::Directory(fd)) => {
-                    below.push((shown, fd));
+                Ok(Kind::Directory) => {
+                    below.push((shown, real.join(OsStr::from_bytes(&name))));
+                    continue;
+                }
+                Ok(Kind::Link) if !wanted(&shown) => {
+                    read.links += 1;
+                    if read.links == 1 {
+                        read.first_link = shown;
+                    }
                     continue;
                 }
                 _ if !plain || !wanted(&shown) => continue,
                 Ok(Kind::Link) => "a symbolic link, which is not followed".to_owned(),
                 Ok(Kind::Other) => "not a regular file".to_owned(),
                 Ok(Kind::Regular(_)) if read.files == MOST_FILES => {
-                    read.problems.push(format!("{shown}: not read, since {MOST_FILES} files were"));
+                    read.problem(&shown, &format!("not read, since {MOST_FILES} files were"));
                     return Ok(read);
                 }
                 Ok(Kind::Regular(fd)) => {
@@ -83,7 +97,7 @@ pub(super) fn read(
                     }
                 }
             };
-            read.problems.push(format!("{shown}: {problem}"));
+            read.problem(&shown, &problem);
         }
         below.reverse();
         left.extend(below);
@@ -114,29 +128,44 @@ fn names(directory: &OwnedFd, read: &mut Read) -> io::Result<Vec<Vec<u8>>> {
 }
 
 enum Kind {
-    Directory(OwnedFd),
+    Directory,
     /// Seen, not opened yet.
     Regular(OwnedFd),
     Link,
     Other,
 }
 
+impl Read {
+    /// All of one project are too many to be read by a person.
+    fn problem(&mut self, path: &str, what: &str) {
+        match self.problems.len() {
+            MOST_PROBLEMS => self.problems.push("more was not read than is told here".to_owned()),
+            len if len < MOST_PROBLEMS => self.problems.push(format!("{path}: {what}")),
+            _ => {}
+        }
+    }
+}
+
+const BELOW: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+
+fn open_directory(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat2(root, path, flags, Mode::empty(), BELOW)?)
+}
+
 /// What `name` is, without opening what could block or act (openat2(2), `O_PATH`).
 fn look(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Kind> {
     let name = OsStr::from_bytes(name);
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let seen = match openat2(directory, name, flags, Mode::empty(), resolve) {
+    let seen = match openat2(directory, name, flags, Mode::empty(), BELOW) {
         Ok(seen) => seen,
         Err(Errno::LOOP) => return Ok(Kind::Link),
         Err(errno) => return Err(errno.into()),
     };
     match FileType::from_raw_mode(fstat(&seen)?.st_mode) {
         FileType::RegularFile => Ok(Kind::Regular(seen)),
-        FileType::Directory => {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            Ok(Kind::Directory(openat2(directory, name, flags, Mode::empty(), resolve)?))
-        }
+        FileType::Directory => Ok(Kind::Directory),
         _ => Ok(Kind::Other),
     }
 }
@@ -162,15 +191,10 @@ fn shown(directory: &str, name: &[u8]) -> String {
     let name = String::from_utf8_lossy(name);
     let name: String = name
         .chars()
-        .flat_map(|c| match c.is_control() || is_invisible(c) {
-            true => c.escape_unicode().collect::<Vec<char>>(),
-            false => vec![c],
+        .map(|c| match c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric() {
+            true => c.to_string(),
+            false => c.escape_unicode().to_string(),
         })
         .collect();
     if directory.is_empty() { name } else { format!("{directory}/{name}") }
-}
-
-/// Changes how what stands around it is shown.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

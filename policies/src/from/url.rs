@@ -8,6 +8,7 @@ pub(super) struct Url {
     pub(super) port: u16,
     /// Without query and fragment, at least `/`.
     pub(super) path: String,
+    /// A user or a password, which can be a token; not the user `git`, whom everybody is.
     pub(super) credentials: bool,
 }
 
@@ -51,6 +52,10 @@ impl Url {
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        // Browsers take it for a `/`, and what is behind it for no host.
+        if authority.contains('\\') {
+            return Err(NameError::Character.into());
+        }
         let (user, address) = match authority.rsplit_once('@') {
             Some((user, address)) => (Some(user), address),
             None => (None, authority),
@@ -65,7 +70,7 @@ impl Url {
             return Err(UrlError::Star);
         }
         let path = RequestPath::parse(path)?.as_str().to_owned();
-        let credentials = user.is_some_and(|user| user.contains(':'));
+        let credentials = user.is_some_and(|user| !matches!(user, "" | "git"));
         Ok(Self { host: host.parse()?, port, path, credentials })
     }
 }
@@ -86,7 +91,7 @@ mod tests {
             ("HTTP://A.Example:8080/x/y?z=1#f", "a.example", 8080, "/x/y", false),
             ("git+https://git@a.example/o/n.git?rev=1#2", "a.example", 443, "/o/n.git", false),
             ("sparse+https://u:secret@a.example/i/", "a.example", 443, "/i/", true),
-            ("https://b.example@a.example/@s%2fn", "a.example", 443, "/@s%2Fn", false),
+            ("https://b.example@a.example/@s%2fn", "a.example", 443, "/@s%2Fn", true),
         ] {
             let url = Url::parse(text).unwrap();
             let found = (url.host.as_str(), url.port, url.path.as_str(), url.credentials);
@@ -105,6 +110,7 @@ mod tests {
             ("https://", UrlError::Host(NameError::Empty)),
             ("https://169.254.169.254/", UrlError::Host(NameError::Address)),
             ("https://[::1]/", UrlError::Host(NameError::Address)),
+            ("https://b.example\\@a.example/", UrlError::Host(NameError::Character)),
             ("https://a.example\n/", UrlError::Host(NameError::Character)),
             ("https://a.example:0/", UrlError::Port),
             ("https://a.example:x/", UrlError::Port),

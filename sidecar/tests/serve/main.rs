@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod agent;
 mod json;
+mod notify;
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -3,17 +3,17 @@
 use std::fmt;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use zeroize::Zeroizing;
 
 use super::file::whole;
 use super::{Surroundings, only_on_the_host};
 use crate::credentials::secret::{MIN_LENGTH, READ_LIMIT};
+use crate::process_group::{end, is_done_by};
 
 /// What the program gets of the sidecar's environment: where its user and his password store are.
 const PASSED_ON: [&str; 13] = [
@@ -104,33 +104,6 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> Receiver<Zeroizing<Vec<u8
         thread::spawn(move || send.send(whole(pipe).unwrap_or_default()));
     }
     receive
-}
-
-/// Its status is left to be collected: until then its number, and that of its group, is no other's.
-fn is_done_by(child: &Child, deadline: Instant) -> bool {
-    let Some(pid) = pid(child) else { return false };
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    loop {
-        match waitid(WaitId::Pid(pid), options) {
-            Ok(Some(_)) => return true,
-            Ok(None) | Err(rustix::io::Errno::INTR) if Instant::now() < deadline => {
-                thread::sleep(Duration::from_millis(5));
-            }
-            _ => return false,
-        }
-    }
-}
-
-/// Kills whatever is left of it and of its children.
-fn end(child: &mut Child) -> std::io::Result<ExitStatus> {
-    if let Some(group) = pid(child) {
-        let _ = kill_process_group(group, Signal::KILL);
-    }
-    child.wait()
-}
-
-fn pid(child: &Child) -> Option<Pid> {
-    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
 /// The program's last line, unless it could hold what it should have printed.
