@@ -5,6 +5,7 @@
 mod agent;
 mod json;
 mod notify;
+mod watch;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
