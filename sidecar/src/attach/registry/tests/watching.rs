@@ -92,6 +92,7 @@ fn a_question_and_its_answer_end_the_wait() {
         }
         let asked = questions.ask(&container, &"a.example".parse().unwrap(), 443).unwrap();
         let watched = waited.join().unwrap();
+        assert_ne!(watched.mark, begun.mark, "only its time was over");
         assert_eq!(watched.questions.len(), 1);
         assert_eq!((watched.questions[0].container.as_str(), watched.lines.len()), ("one", 0));
         // Who begins to watch now is told of it, too.
@@ -106,6 +107,7 @@ fn a_question_and_its_answer_end_the_wait() {
         let once = Decide { effect: Effect::Deny, host, container: None, lasting: Lasting::Once };
         stand.registry.decide(&once).unwrap();
         let watched = waited.join().unwrap();
+        assert_ne!(watched.mark, seen, "only its time was over");
         assert!(watched.questions.is_empty());
         drop(asked);
         // One that nobody waits for any more is over, too.
