@@ -114,7 +114,7 @@ fn deny(host: &HostName, port: u16) -> String {
 /// Host, port, and target in origin-form.
 fn parts(url: &str) -> Result<(HostName, u16, String)> {
     let whole = if url.contains("://") { url.to_owned() } else { format!("https://{url}") };
-    let uri: Uri = whole.parse().with_context(|| format!("{url:?} is not a URL"))?;
+    let uri: Uri = in_ascii(&whole).parse().with_context(|| format!("{url:?} is not a URL"))?;
     let authority = uri.authority().context("a URL needs a host")?;
     if authority.as_str().contains('@') {
         bail!("leave out what stands before the `@`");
@@ -128,6 +128,16 @@ fn parts(url: &str) -> Result<(HostName, u16, String)> {
     let host = authority.host().parse().with_context(|| format!("{:?}", authority.host()))?;
     let target = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     Ok((host, port, target.to_owned()))
+}
+
+/// With its host in Punycode, where it has letters that no [`Uri`] has.
+fn in_ascii(url: &str) -> String {
+    let named = url.split_once("://").and_then(|(scheme, rest)| {
+        let end = rest.find(['/', '?', '#', ':']).unwrap_or(rest.len());
+        let (host, rest) = rest.split_at_checked(end).filter(|(host, _)| !host.is_ascii())?;
+        Some(format!("{scheme}://{}{rest}", host.parse::<HostName>().ok()?))
+    });
+    named.unwrap_or_else(|| url.to_owned())
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@
 
 mod agent;
 mod json;
+mod names;
 mod notify;
+mod policies;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
