@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::condition::Fit;
-use crate::{Effect, PolicySet, Request, Rule, Terms};
+use crate::{Effect, HostName, PolicySet, Request, Rule, Terms};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Considered {
@@ -26,28 +26,48 @@ pub enum Outcome {
     AmbiguousPath,
     /// It is about bytes that are neither TLS nor HTTP.
     Raw,
+    /// It is about requests, and says nothing of such bytes.
+    Requests,
 }
 
 impl PolicySet {
     /// In the order of policies and files.
     pub fn explain(&self, request: &Request<'_>) -> Vec<Considered> {
-        self.rules_about(request.host).map(|rule| considered(rule, request)).collect()
+        self.rules_about(request.host).map(|rule| considered(rule, of_request(rule, request))).collect()
+    }
+
+    /// The same of bytes that are neither TLS nor HTTP, as [`PolicySet::decide_raw`] decides.
+    pub fn explain_raw(&self, host: &HostName, port: u16) -> Vec<Considered> {
+        self.rules_about(host).map(|rule| considered(rule, of_bytes(rule, port))).collect()
     }
 }
 
-fn considered(rule: &Rule, request: &Request<'_>) -> Considered {
+fn of_request(rule: &Rule, request: &Request<'_>) -> Outcome {
     let fit = match rule.effect {
         Effect::Allow => rule.conditions.surely(request),
         Effect::Deny => rule.conditions.possibly(request),
     };
-    let outcome = match fit {
+    match fit {
         _ if rule.tcp => Outcome::Raw,
         _ if !rule.ports.contain(request.port) => Outcome::NotPort,
         Fit::Yes => Outcome::Matches,
         Fit::Unclear(_) => Outcome::AmbiguousPath,
         Fit::NotMethod => Outcome::NotMethod,
         Fit::NotPath => Outcome::NotPathOrQuery,
-    };
+    }
+}
+
+fn of_bytes(rule: &Rule, port: u16) -> Outcome {
+    match rule.effect {
+        _ if !rule.ports.contain(port) => Outcome::NotPort,
+        // Whatever it asks of requests: nobody sees one.
+        Effect::Deny => Outcome::Matches,
+        Effect::Allow if rule.tcp => Outcome::Matches,
+        Effect::Allow => Outcome::Requests,
+    }
+}
+
+fn considered(rule: &Rule, outcome: Outcome) -> Considered {
     let hosts: Vec<String> = rule.hosts.iter().map(ToString::to_string).collect();
     Considered {
         effect: rule.effect,
@@ -69,6 +89,7 @@ impl fmt::Display for Outcome {
             Self::NotPathOrQuery => "another path or query",
             Self::AmbiguousPath => "the path is ambiguous",
             Self::Raw => "for raw bytes only (tcp), not for requests",
+            Self::Requests => "for requests only (no tcp)",
         })
     }
 }
@@ -78,7 +99,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::Policy;
+    use crate::{Policy, Verdict};
 
     #[test]
     fn every_rule_about_the_host_says_what_it_made_of_the_request() {
@@ -97,5 +118,31 @@ mod tests {
         let request = Request::new(&host, 443, "GET", "/v1?k=1");
         let last = set.explain(&request).pop().unwrap();
         assert_eq!((last.place.as_str(), last.note.as_deref()), ("p.toml:13", Some("keys")));
+    }
+
+    #[test]
+    fn of_bytes_every_denial_matches_and_no_allowance_without_tcp() {
+        let text = "[[allow]]\nhost = \"*.b.example\"\nport = 5432\n[[allow]]\nhost = \"a.b.example\"\nport = 5432\ntcp = true\n\
+                    [[allow]]\nhost = \"a.b.example\"\nport = 5433\ntcp = true\n[[deny]]\nhost = \"a.b.example\"\nport = 5433\nmethods = \"PUT\"\n";
+        let set = PolicySet::combine(vec![Arc::new(Policy::parse("p", "p.toml", text).unwrap())]);
+        let host = "a.b.example".parse().unwrap();
+        use Outcome::*;
+        for (port, outcomes) in [
+            (5432, [Requests, Matches, NotPort, NotPort]),
+            (5433, [NotPort, NotPort, Matches, Matches]),
+            (5434, [NotPort, NotPort, NotPort, NotPort]),
+        ] {
+            let told = set.explain_raw(&host, port);
+            assert_eq!(told.iter().map(|told| told.outcome).collect::<Vec<_>>(), outcomes, "{port}");
+            // The first that matches is the one that decides, a denial before any other.
+            let first = |effect| told.iter().find(|told| (told.effect, told.outcome) == (effect, Matches));
+            let decides = match set.decide_raw(&host, port) {
+                Verdict::Denied { rule, .. } => Some((Effect::Deny, rule)),
+                Verdict::Allowed { rule, .. } => Some((Effect::Allow, rule)),
+                _ => None,
+            };
+            let said = first(Effect::Deny).or_else(|| first(Effect::Allow));
+            assert_eq!(said.map(|said| (said.effect, said.place.clone())), decides, "{port}");
+        }
     }
 }

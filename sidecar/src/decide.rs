@@ -2,6 +2,7 @@
 
 use understudy_policies::{Given, HostName, PolicySet, Request, Verdict};
 
+use crate::connection::ssh::command::Command;
 use crate::credentials::catalogue::TokenEndpoint;
 use crate::operator::decisions::DECIDED;
 use crate::reason::Reason;
@@ -83,6 +84,31 @@ pub fn decide_raw(policy: &PolicySet, host: &HostName, port: u16) -> Result<Perm
         }
     };
     Err(Denial { reason, policy: policy.label().to_owned(), rule, remedy })
+}
+
+/// For git over SSH: policies are asked for the request that it would be over HTTPS, at the port of SSH.
+pub fn decide_git(
+    policy: &PolicySet,
+    host: &HostName,
+    port: u16,
+    command: &Command,
+) -> Result<Permit, Denial> {
+    let target = command.request_target();
+    decide(policy, &Request::new(host, port, Command::METHOD, &target)).map_err(|denial| {
+        let (service, path) = (command.service(), command.path());
+        let (direction, repository) = (service.direction(), path.trim_start_matches('/'));
+        let repository = repository.strip_suffix(".git").unwrap_or(repository);
+        let remedy = match denial.reason {
+            Reason::DeniedByRule | Reason::PolicyFailed => denial.remedy,
+            _ => format!(
+                "{} of {repository} is not allowed; add to a policy: [[allow]] host = \"{host}\", port = {port}, \
+                 git = \"{direction}\", repos = [\"{repository}\"] (or everything there: run `understudy allow \
+                 {host}:{port} --container NAME`)",
+                service.name()
+            ),
+        };
+        Denial { remedy, ..denial }
+    })
 }
 
 pub fn decide(policy: &PolicySet, request: &Request<'_>) -> Result<Permit, Denial> {

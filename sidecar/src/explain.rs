@@ -1,6 +1,7 @@
 //! `understudy explain`: what policy makes of a request, which rules were asked, and what would change it (`verdict`). Of
 //! policies it reads files only; of a container it asks the sidecar. Nothing is resolved or sent.
 
+pub mod asked;
 pub mod verdict;
 
 use std::process::ExitCode;
@@ -16,16 +17,19 @@ use crate::config::Directories;
 use crate::operator::Mode;
 use crate::output::Output;
 use crate::trail::Call;
+use asked::Asked;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     pub directories: Directories,
-    /// As `https://api.example.com/v1/x?key=1`; `https://` may be left out
+    /// As `https://api.example.com/v1/x?key=1` (`https://` may be left out), `tcp://HOST:PORT` for bytes that are neither TLS
+    /// nor HTTP, `ssh://git@HOST/OWNER/REPO` or `git@HOST:OWNER/REPO` for git over SSH
     url: String,
-    /// The request's method
-    #[arg(long, default_value = "GET")]
-    method: String,
+    /// The request's method [default: GET]; for git over SSH `git-upload-pack` (fetch, the default) or `git-receive-pack`
+    /// (push)
+    #[arg(long)]
+    method: Option<String>,
     /// A container that the sidecar knows, with all that it is under now: its name, its id, or the beginning of its id
     #[arg(long, value_name = "NAME", conflicts_with_all = ["policy", "allow", "harness", "login", "privacy"])]
     container: Option<String>,
@@ -80,7 +84,8 @@ fn of_files(arguments: &Arguments) -> Result<Explained> {
         set.push(Arc::new(Policy::from_allow_annotation(allow)?));
     }
     set.extend(ceiling::load(&arguments.directories.ceiling_toml())?.denials().map(Arc::new));
-    verdict::explain(&PolicySet::combine(set), Mode::Deny, &arguments.url, &arguments.method)
+    let asked = Asked::parse(&arguments.url, arguments.method.as_deref())?;
+    Ok(verdict::explain(&PolicySet::combine(set), Mode::Deny, &asked, &|_, _| None))
 }
 
 fn policy(

@@ -22,6 +22,7 @@ use crate::audit::Audit;
 use crate::ceiling;
 use crate::config::Directories;
 use crate::configuration::{Configuration, Live, Remember};
+use crate::connection::ssh::admission::admission;
 use crate::connection::{self, Redirected};
 use crate::container::Container;
 use crate::credentials::Surroundings;
@@ -146,7 +147,7 @@ fn build(
         .context("SO_NETNS_COOKIE (Linux 5.14 or later is needed)")?;
     let [terms, rights, problems, limits] = [live, live, live, live].map(Arc::clone);
     let (decided, lines, counts) = (Arc::clone(&decisions), audit.clone(), audit.clone());
-    let (vault, ledger) = (live.vault().clone(), Arc::clone(audit.ledger()));
+    let (keys, vault, ledger) = (live.vault().clone(), live.vault().clone(), Arc::clone(audit.ledger()));
     let (runtime, audit, serving) = (Handle::current(), audit.clone(), Arc::clone(&gateway));
     let registry = Registry::new(RegistryParts {
         decide_terms: Box::new(move |prepare| terms.current().terms(prepare)),
@@ -165,6 +166,7 @@ fn build(
             Ok(asked.of_account(&declared.current(), name))
         }),
         metrics: Box::new(move |status| counts.metrics().text(status)),
+        admission: Box::new(move |grants, host, port| admission(&keys.current(), grants, host, port)),
         lines: Box::new(move |from| lines.since(from)),
         start: Box::new(move |container, sockets| {
             let _context = runtime.enter();

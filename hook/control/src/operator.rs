@@ -138,7 +138,9 @@ pub struct Lines {
 pub struct Explain {
     /// An id, a unique prefix of one, or a name.
     pub container: String,
-    pub method: String,
+    /// None: the usual one of such a URL.
+    pub method: Option<String>,
+    /// `https://…`, `http://…`, `tcp://HOST:PORT`, `ssh://…` or `USER@HOST:PATH`.
     pub url: String,
 }
 
@@ -146,7 +148,7 @@ pub struct Explain {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Explained {
-    /// As `GET a.example:443/path`.
+    /// As `GET a.example:443/path`, `tcp a.example:5432`, `git-upload-pack a.example:22/org/repo`.
     pub request: String,
     pub container: Option<String>,
     /// The names of the policies, as in audit lines.
@@ -160,6 +162,8 @@ pub struct Explained {
     pub reason: Option<String>,
     /// What would change it.
     pub remedy: String,
+    /// What the answer takes for given, if it could not be looked up.
+    pub assumed: Option<String>,
     /// Every rule about the host, in the order of policies and files.
     pub rules: Vec<ExplainedRule>,
 }

@@ -17,15 +17,16 @@ use std::time::{Duration, Instant};
 use understudy_control::{
     Attach, ContainerId, Lines, ManagedFile, Prepare, Prepared, Reattach, Refusal, SecretStatus, Status,
 };
-use understudy_policies::Rule;
+use understudy_policies::{HostName, Rule};
 
 use crate::accounts::login::KeepError;
 use crate::accounts::{Arming, Record};
 use crate::attach::descriptors::{Sockets, verify};
 use crate::attach::revocations::Revocations;
+use crate::connection::ssh::admission::Admission;
 use crate::container::Container;
 use crate::credentials::report::Holders;
-use crate::credentials::{Asked, Rights, Terms, Vault};
+use crate::credentials::{Asked, Grants, Rights, Terms, Vault};
 use crate::dns::{SyntheticNames, SyntheticRange};
 use crate::operator::decisions::now;
 use crate::operator::{Decisions, Questions};
@@ -41,6 +42,8 @@ pub type DecideRights = Box<dyn Fn(&Asked) -> Rights + Send + Sync>;
 /// Whether the operator may decide so about a container, or about all.
 pub type MayDecide = Box<dyn Fn(&Rule, &[ManagedFile]) -> Result<(), Refusal> + Send + Sync>;
 pub type ReportSecrets = Box<dyn Fn(&Holders) -> Vec<SecretStatus> + Send + Sync>;
+/// Whom git over SSH lets in at a host and port, of a container with these grants.
+pub type Admit = Box<dyn Fn(&Grants, &HostName, u16) -> Admission + Send + Sync>;
 /// Keeps the account of that name, and gives the secrets that are declared to be it, each with whether it may be granted to
 /// the container that logged in.
 pub type KeepLogin =
@@ -69,6 +72,7 @@ pub struct RegistryParts {
     pub own_cookie: u64,
     /// Problems of the configuration now, for `status`.
     pub problems: Box<dyn Fn() -> Vec<String> + Send + Sync>,
+    pub admission: Admit,
     /// Audit lines from a number on.
     pub lines: Box<dyn Fn(u64) -> Lines + Send + Sync>,
     /// Counts, with what the status says.

@@ -2,6 +2,7 @@
 //! only a stand-in of a key that was granted logs in ([`door`]), and the server's, where the real key does
 //! ([`upstream`]). What passes between them is one command of git's ([`command`]) that policy allows.
 
+pub mod admission;
 pub mod command;
 mod cut;
 mod door;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use russh::ChannelMsg;
 use tokio::time::timeout;
-use understudy_policies::{HostName, Request};
+use understudy_policies::HostName;
 
 use self::command::Command;
 use self::cut::Cut;
@@ -22,7 +23,7 @@ use super::line::{Fault, Line};
 use super::relay::Passed;
 use crate::container::Container;
 use crate::credentials::Vault;
-use crate::decide::{Denial, Permit, decide};
+use crate::decide::{Denial, decide_git};
 use crate::dns::Origin;
 use crate::operator::within_limits;
 use crate::proxy::{Gateway, Replay};
@@ -115,7 +116,7 @@ async fn session(
         entry.path = Some(command.path());
     });
     let fault = |denial: Denial| Fault::new(denial.reason, &denial.remedy);
-    let permit = permitted(container, host, port, &command).map_err(fault)?;
+    let permit = decide_git(&container.rights().policy, host, port, &command).map_err(fault)?;
     line.entry(|entry| entry.rule = Some(permit.rule().to_owned()));
     within_limits(container).map_err(fault)?;
     container
@@ -199,26 +200,6 @@ fn is_version(value: &str) -> bool {
     matches!(value, "version=0" | "version=1" | "version=2")
 }
 
-/// Policies are asked for the request that it would be over HTTPS, at the port of SSH.
-fn permitted(container: &Container, host: &HostName, port: u16, command: &Command) -> Result<Permit, Denial> {
-    let target = command.request_target();
-    decide(&container.rights().policy, &Request::new(host, port, "POST", &target)).map_err(|denial| {
-        let (service, path) = (command.service(), command.path());
-        let (direction, repository) = (service.direction(), path.trim_start_matches('/'));
-        let repository = repository.strip_suffix(".git").unwrap_or(repository);
-        let remedy = match denial.reason {
-            Reason::DeniedByRule | Reason::PolicyFailed => denial.remedy,
-            _ => format!(
-                "{} of {repository} is not allowed; add to a policy: [[allow]] host = \"{host}\", port = {port}, \
-                 git = \"{direction}\", repos = [\"{repository}\"] (or everything there: understudy allow \
-                 {host}:{port} --container NAME)",
-                service.name()
-            ),
-        };
-        Denial { remedy, ..denial }
-    })
-}
-
 /// Returns once policy or grants do not allow it any more.
 async fn withdrawn(
     container: &Container,
@@ -232,7 +213,7 @@ async fn withdrawn(
         if !container.rights().grants.contains(secret) {
             return Fault::new(Reason::CredentialNotGranted, &format!("secret `{secret}` was withdrawn"));
         }
-        if permitted(container, host, port, command).is_err() {
+        if decide_git(&container.rights().policy, host, port, command).is_err() {
             return Fault::new(Reason::HostNotAllowed, "policy was changed, and does not allow it any more");
         }
         if changing.changed().await.is_err() {

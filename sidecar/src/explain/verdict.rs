@@ -2,21 +2,24 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result, bail};
-use http::Uri;
 use understudy_control::{Effect, Explained, ExplainedRule, Outcome};
 use understudy_policies::{Considered, HostName, PolicySet, Request};
 
-use crate::decide::{Denial, decide};
+use super::asked::{Asked, command};
+use crate::connection::ssh::admission::{Admission, another_user};
+use crate::connection::ssh::command::{Command, Service};
+use crate::decide::{Denial, Permit, decide, decide_git, decide_raw};
 use crate::operator::mode::{Course, LOGGED, Mode};
+use crate::reason::Reason;
 
-/// # Errors
-/// If `url` is none, or names an address.
-pub fn explain(set: &PolicySet, mode: Mode, url: &str, method: &str) -> Result<Explained> {
-    let (host, port, target) = parts(url)?;
-    let request = Request::new(&host, port, method, &target);
-    let explained = Explained {
-        request: format!("{method} {host}:{port}{target}"),
+/// Whom git over SSH lets in at a host and port; None where that is not known.
+pub type Admit<'a> = &'a dyn Fn(&HostName, u16) -> Option<Admission>;
+
+/// By the functions that decide on it where it happens.
+pub fn explain(set: &PolicySet, mode: Mode, asked: &Asked, admit: Admit<'_>) -> Explained {
+    let (host, port) = (asked.host(), asked.port());
+    let told = |rules: Vec<Considered>| Explained {
+        request: asked.to_string(),
         container: None,
         policy: set.label().to_owned(),
         mode: mode.to_string(),
@@ -24,21 +27,115 @@ pub fn explain(set: &PolicySet, mode: Mode, url: &str, method: &str) -> Result<E
         rule: None,
         reason: None,
         remedy: String::new(),
-        rules: set.explain(&request).into_iter().map(considered).collect(),
+        assumed: None,
+        rules: rules.into_iter().map(considered).collect(),
     };
-    Ok(match decide(set, &request) {
-        Ok(permit) => {
-            Explained { rule: Some(permit.rule().to_owned()), remedy: deny(&host, port), ..explained }
+    match asked {
+        Asked::Web { method, target, .. } => {
+            let request = Request::new(host, port, method, target);
+            of_web(told(set.explain(&request)), decide(set, &request), mode, host, port)
         }
+        Asked::Raw { .. } => {
+            let explained = told(set.explain_raw(host, port));
+            match admit(host, port) {
+                None | Some(Admission::NoKey) => decided(explained, decide_raw(set, host, port)),
+                Some(_) => refused(explained, for_git_alone(set, host, port)),
+            }
+        }
+        Asked::Git { user, service, repository, .. } => {
+            let admission = admit(host, port);
+            if admission == Some(Admission::NoKey) {
+                let permit = decide_raw(set, host, port).map_err(|denial| without_key(denial, host, port));
+                return decided(told(set.explain_raw(host, port)), permit);
+            }
+            let target = match command(*service, repository) {
+                Ok(command) => command.request_target(),
+                Err(_) => format!("{repository}/{}", service.name()),
+            };
+            let explained = told(set.explain(&Request::new(host, port, Command::METHOD, &target)));
+            let explained = Explained {
+                assumed: admission.is_none().then(|| {
+                    format!("that an SSH key is for {host}:{port}, and that the container was given it")
+                }),
+                ..explained
+            };
+            decided(explained, of_git(set, asked, admission, user.as_deref(), *service, repository))
+        }
+    }
+}
+
+/// In the order in which the sidecar asks: the login, the command, its policy.
+fn of_git(
+    set: &PolicySet,
+    asked: &Asked,
+    admission: Option<Admission>,
+    user: Option<&str>,
+    service: Service,
+    repository: &str,
+) -> Result<Permit, Denial> {
+    let no = |reason, remedy| Denial { reason, policy: set.label().to_owned(), rule: None, remedy };
+    match admission {
+        Some(Admission::Closed(why)) => return Err(no(Reason::CredentialNotGranted, why)),
+        Some(Admission::As(own)) if user.is_some_and(|user| user != own) => {
+            return Err(no(Reason::CredentialRestricted, another_user(&own)));
+        }
+        _ => {}
+    }
+    let command =
+        command(service, repository).map_err(|error| no(Reason::ProtocolNotAllowed, error.to_string()))?;
+    decide_git(set, asked.host(), asked.port(), &command)
+}
+
+/// Only HTTP and HTTPS are asked about, or let through for the record.
+fn of_web(
+    explained: Explained,
+    permit: Result<Permit, Denial>,
+    mode: Mode,
+    host: &HostName,
+    port: u16,
+) -> Explained {
+    match permit {
         Err(denial) => match mode.course(denial.reason) {
             Course::Record => {
                 let rule = Some(LOGGED.to_owned());
-                Explained { rule, reason: None, remedy: deny(&host, port), ..explained }
+                Explained { rule, reason: None, remedy: deny(host, port), ..explained }
             }
             Course::Ask => Explained { decision: Outcome::Asked, ..refused(explained, denial) },
             Course::Refuse => refused(explained, denial),
         },
-    })
+        permitted => decided(explained, permitted),
+    }
+}
+
+fn decided(explained: Explained, permit: Result<Permit, Denial>) -> Explained {
+    match permit {
+        Ok(permit) => {
+            let remedy = deny(permit.host(), permit.port());
+            Explained { rule: Some(permit.rule().to_owned()), remedy, ..explained }
+        }
+        Err(denial) => refused(explained, denial),
+    }
+}
+
+/// Where an SSH key is declared, nothing is passed through.
+fn for_git_alone(set: &PolicySet, host: &HostName, port: u16) -> Denial {
+    let remedy = format!(
+        "an SSH key is declared for {host}:{port}, so that only git over SSH passes there: run `understudy explain \
+         ssh://{host}:{port}/OWNER/REPO`, or take the key out of secrets.toml"
+    );
+    Denial { reason: Reason::ProtocolNotAllowed, policy: set.label().to_owned(), rule: None, remedy }
+}
+
+/// SSH that the container does with a key of its own is bytes like any other.
+fn without_key(denial: Denial, host: &HostName, port: u16) -> Denial {
+    let remedy = match denial.reason {
+        Reason::ProtocolNotAllowed => format!(
+            "declare an SSH key for {host}:{port} in secrets.toml (docs/ssh.md), or, for a key of the container's own, {}",
+            denial.remedy
+        ),
+        _ => denial.remedy,
+    };
+    Denial { remedy, ..denial }
 }
 
 /// The same request, refused for another reason than its policy.
@@ -61,7 +158,8 @@ pub fn named(explained: Explained, container: &str) -> Explained {
 }
 
 pub fn text(explained: &Explained) -> String {
-    let Explained { request, container, policy, mode, decision, rule, reason, remedy, rules } = explained;
+    let Explained { request, container, policy, mode, decision, rule, reason, remedy, assumed, rules } =
+        explained;
     let mut text = format!("{request}\n");
     if let Some(container) = container {
         let _ = writeln!(text, "container: {container}, mode {mode}");
@@ -76,6 +174,9 @@ pub fn text(explained: &Explained) -> String {
         Outcome::Refused => writeln!(text, "refused: {reason} ({rule})"),
     };
     let _ = writeln!(text, "to change it: {remedy}");
+    if let Some(assumed) = assumed {
+        let _ = writeln!(text, "taken for given: {assumed}");
+    }
     if rules.is_empty() {
         text.push_str("no rule is about this host\n");
     }
@@ -111,35 +212,6 @@ fn deny(host: &HostName, port: u16) -> String {
     )
 }
 
-/// Host, port, and target in origin-form.
-fn parts(url: &str) -> Result<(HostName, u16, String)> {
-    let whole = if url.contains("://") { url.to_owned() } else { format!("https://{url}") };
-    let uri: Uri = in_ascii(&whole).parse().with_context(|| format!("{url:?} is not a URL"))?;
-    let authority = uri.authority().context("a URL needs a host")?;
-    if authority.as_str().contains('@') {
-        bail!("leave out what stands before the `@`");
-    }
-    let port = match (uri.scheme_str(), uri.port_u16()) {
-        (_, Some(port)) => port,
-        (Some("https" | "wss"), None) => 443,
-        (Some("http" | "ws"), None) => 80,
-        (other, None) => bail!("{:?} is not a scheme that leaves a container", other.unwrap_or_default()),
-    };
-    let host = authority.host().parse().with_context(|| format!("{:?}", authority.host()))?;
-    let target = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    Ok((host, port, target.to_owned()))
-}
-
-/// With its host in Punycode, where it has letters that no [`Uri`] has.
-fn in_ascii(url: &str) -> String {
-    let named = url.split_once("://").and_then(|(scheme, rest)| {
-        let end = rest.find(['/', '?', '#', ':']).unwrap_or(rest.len());
-        let (host, rest) = rest.split_at_checked(end).filter(|(host, _)| !host.is_ascii())?;
-        Some(format!("{scheme}://{}{rest}", host.parse::<HostName>().ok()?))
-    });
-    named.unwrap_or_else(|| url.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -154,8 +226,16 @@ mod tests {
         PolicySet::combine(vec![Arc::new(Policy::parse("web", "web.toml", text).unwrap())])
     }
 
+    fn of(set: &PolicySet, mode: Mode, url: &str, method: Option<&str>, admit: Admit<'_>) -> Explained {
+        explain(set, mode, &Asked::parse(url, method).unwrap(), admit)
+    }
+
+    fn nobody(_: &HostName, _: u16) -> Option<Admission> {
+        None
+    }
+
     fn told(url: &str, method: &str) -> (String, Outcome) {
-        let explained = explain(&web(), Mode::Deny, url, method).unwrap();
+        let explained = of(&web(), Mode::Deny, url, Some(method), &nobody);
         (text(&explained), explained.decision)
     }
 
@@ -197,10 +277,10 @@ mod tests {
             (Mode::Log, "a.example.com", "POST", Outcome::Allowed),
             (Mode::Log, "up.example.com", "GET", Outcome::Refused),
         ] {
-            let explained = explain(&web(), mode, url, method).unwrap();
+            let explained = of(&web(), mode, url, Some(method), &nobody);
             assert_eq!(explained.decision, decision, "{mode} {url} {method}");
         }
-        let explained = named(explain(&web(), Mode::Ask, "a.example.net", "GET").unwrap(), "agent");
+        let explained = named(of(&web(), Mode::Ask, "a.example.net", None, &nobody), "agent");
         let text = text(&explained);
         assert!(
             text.contains("container: agent, mode ask\n") && text.contains("waits for your answer"),
@@ -209,10 +289,97 @@ mod tests {
         assert!(text.contains("`understudy allow a.example.net --container agent`"), "{text}");
     }
 
+    const MIXED: &str = "[[allow]]\nhost = \"git.example\"\nport = 22\ngit = \"read\"\nrepos = \"org/*\"\n\
+                         [[deny]]\nhost = \"git.example\"\nport = 22\ngit = \"read\"\nrepos = \"org/secret\"\n\
+                         [[allow]]\nhost = \"db.example\"\nport = 5432\ntcp = true\n\
+                         [[allow]]\nhost = \"bad.example\"\nport = 5432\ntcp = true\n\
+                         [[deny]]\nhost = \"bad.example\"\nmethods = \"PUT\"\n\
+                         [[allow]]\nhost = \"own.example\"\nport = 22\ntcp = true\n";
+
+    fn mixed() -> PolicySet {
+        PolicySet::combine(vec![Arc::new(Policy::parse("mixed", "m.toml", MIXED).unwrap())])
+    }
+
+    /// A key for git.example alone, which logs in as `git`.
+    fn keyed(host: &HostName, port: u16) -> Option<Admission> {
+        Some(match (host.as_str(), port) {
+            ("git.example", 22) => Admission::As("git".to_owned()),
+            ("closed.example", 22) => Admission::Closed("it was not given it".to_owned()),
+            _ => Admission::NoKey,
+        })
+    }
+
     #[test]
-    fn what_is_no_url_is_an_error() {
-        for url in ["", "https://", "ftp://a.example", "https://u@a.example", "https://10.0.0.1/", "a b"] {
-            assert!(explain(&web(), Mode::Deny, url, "GET").is_err(), "{url}");
+    fn bytes_and_git_over_ssh_are_decided_and_never_asked_about() {
+        for (url, method, rule, reason) in [
+            ("tcp://db.example:5432", None, Some("m.toml:12"), None),
+            ("tcp://db.example:5433", None, None, Some("protocol-not-allowed")),
+            ("tcp://other.example:5432", None, None, Some("protocol-not-allowed")),
+            ("tcp://bad.example:5432", None, Some("m.toml:20"), Some("denied-by-rule")),
+            // Requests are no way to a rule for bytes, and the other way round.
+            ("https://db.example:5432", Some("GET"), None, Some("host-not-allowed")),
+            ("tcp://git.example:22", None, None, Some("protocol-not-allowed")),
+            ("ssh://git@git.example/org/repo", None, Some("m.toml:2"), None),
+            ("git@git.example:org/repo.git", None, Some("m.toml:2"), None),
+            ("ssh://git.example/org/repo", None, Some("m.toml:2"), None),
+            ("git@git.example:org/repo", Some("git-receive-pack"), None, Some("path-not-allowed")),
+            ("git@git.example:org/secret", None, Some("m.toml:7"), Some("denied-by-rule")),
+            ("git@git.example:else/repo", None, None, Some("path-not-allowed")),
+            ("git@git.example:org/re%20po", None, None, Some("protocol-not-allowed")),
+            ("git@git.example:../x", None, None, Some("protocol-not-allowed")),
+            ("root@git.example:org/repo", None, None, Some("credential-restricted")),
+            ("ssh://git@git.example:2222/org/repo", None, None, Some("protocol-not-allowed")),
+            ("git@closed.example:org/repo", None, None, Some("credential-not-granted")),
+            ("git@own.example:org/repo", None, Some("m.toml:23"), None),
+            ("git@other.example:org/repo", None, None, Some("protocol-not-allowed")),
+        ] {
+            for mode in [Mode::Deny, Mode::Ask, Mode::Log] {
+                if url.starts_with("https") && mode != Mode::Deny {
+                    continue;
+                }
+                let told = of(&mixed(), mode, url, method, &keyed);
+                let decision = if reason.is_some() { Outcome::Refused } else { Outcome::Allowed };
+                assert_eq!(
+                    (told.decision, told.rule.as_deref(), told.reason.as_deref()),
+                    (decision, rule, reason),
+                    "{url} {method:?} {mode}"
+                );
+                assert!(!told.remedy.is_empty() && told.assumed.is_none(), "{told:?}");
+            }
         }
+    }
+
+    #[test]
+    fn what_would_change_it_is_of_the_kind_that_was_asked_about() {
+        for (url, method, said) in [
+            ("tcp://other.example:5432", None, "[[allow]] host = \"other.example\", port = 5432, tcp = true"),
+            ("tcp://db.example:5432", None, "`understudy deny db.example:5432 --container NAME`"),
+            ("tcp://git.example:22", None, "`understudy explain ssh://git.example:22/OWNER/REPO`"),
+            ("git@git.example:else/repo", None, "git = \"read\", repos = [\"else/repo\"]"),
+            ("git@git.example:org/r", Some("git-receive-pack"), "git = \"write\", repos = [\"org/r\"]"),
+            ("git@git.example:org/secret", None, "change or remove the denial at m.toml:7"),
+            ("git@other.example:o/r", None, "declare an SSH key for other.example:22"),
+            ("root@git.example:o/r", None, "write git@HOST"),
+        ] {
+            let told = of(&mixed(), Mode::Deny, url, method, &keyed);
+            assert!(told.remedy.contains(said), "{url}: {}", told.remedy);
+        }
+        // Of files alone nobody knows who has a key.
+        let told = of(&mixed(), Mode::Deny, "git@git.example:org/repo", None, &nobody);
+        assert_eq!(
+            text(&told),
+            "git-upload-pack git.example:22/org/repo\npolicy: mixed\nallowed by m.toml:2\n\
+             to change it: run `understudy deny git.example:22 --container NAME`, or add to a policy: \
+             [[deny]] host = \"git.example\", port = 22\n\
+             taken for given: that an SSH key is for git.example:22, and that the container was given it\n  \
+             m.toml:2 [[allow]] git.example: matches\n  \
+             m.toml:7 [[deny]] git.example: another path or query\n"
+        );
+        let told = of(&mixed(), Mode::Deny, "tcp://git.example:22", None, &nobody);
+        assert!(
+            text(&told).contains("m.toml:2 [[allow]] git.example: for requests only (no tcp)\n"),
+            "{}",
+            text(&told)
+        );
     }
 }

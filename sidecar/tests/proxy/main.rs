@@ -9,6 +9,7 @@ mod ask;
 mod audit;
 mod bodies;
 mod client;
+mod explained;
 mod frames;
 mod hostile;
 mod kept;

@@ -14,6 +14,7 @@ use understudy::credentials::{Grants, Rights};
 use understudy::proxy::Limits;
 use understudy_policies::{Policy, PolicySet};
 
+use crate::explained::agrees;
 use crate::world::{HOST, Options, TO_HOST, World};
 
 const RULES: &str = "[[allow]]\nhost = \"api.example.com\"\nport = 22\ngit = \"read\"\nrepos = [\"org/read\"]\n\
@@ -473,4 +474,33 @@ async fn a_tunnel_and_a_raw_rule_are_no_ways_around_it() {
             assert_eq!(ended.status, Some(if rules == RULES { 7 } else { 1 }), "{ended:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn explain_says_beforehand_what_becomes_of_a_command() {
+    for (repository, method, as_url) in [
+        ("org/read.git", "git-upload-pack", true),
+        ("org/read", "git-receive-pack", false),
+        ("/org/write", "git-receive-pack", true),
+        ("org/other", "git-upload-pack", false),
+        ("org//read", "git-upload-pack", false),
+        ("-x", "git-upload-pack", false),
+    ] {
+        let bed = Bed::new().await;
+        bed.run(&format!("{method} '{repository}'"), b"x").await;
+        let url = match as_url {
+            true => format!("ssh://git@{HOST}/{}", repository.trim_start_matches('/')),
+            false => format!("git@{HOST}:{repository}"),
+        };
+        agrees(&bed.world, &url, Some(method), &bed.line().await);
+    }
+    let bed = Bed::new().await;
+    drop(bed.login("root", bed.stand_in()).await);
+    agrees(&bed.world, &format!("root@{HOST}:org/read"), None, &bed.line().await);
+    let bed = Bed::new().await;
+    let vault = bed.world.vault.current();
+    let policy = Arc::clone(&bed.world.container.rights().policy);
+    bed.world.container.set_rights(Rights::new(policy, Arc::new(Grants::default()), &vault));
+    drop(bed.login("git", bed.stand_in()).await);
+    agrees(&bed.world, &format!("git@{HOST}:org/read"), None, &bed.line().await);
 }

@@ -53,8 +53,18 @@ fn what_is_told_is_one_document_and_ends_as_it_does_for_a_person() {
         "text",
         "warnings",
     ];
-    let explained =
-        ["container", "decision", "mode", "policy", "reason", "remedy", "request", "rule", "rules"];
+    let explained = [
+        "assumed",
+        "container",
+        "decision",
+        "mode",
+        "policy",
+        "reason",
+        "remedy",
+        "request",
+        "rule",
+        "rules",
+    ];
     let checked =
         ["catalogue", "configuration", "good", "harnesses", "policies", "problems", "secrets", "warnings"];
     for (words, directories, code, expected) in [
@@ -67,6 +77,8 @@ fn what_is_told_is_one_document_and_ends_as_it_does_for_a_person() {
         (&["policy", "from", &project], &[], 1, &["policy", "problems", "rules"]),
         (&["explain", "a.example", "--policy", "web"], FILES, 0, &explained),
         (&["explain", "b.example", "--policy", "web"], FILES, 2, &explained),
+        (&["explain", "tcp://b.example:5432", "--policy", "web"], FILES, 2, &explained),
+        (&["explain", "git@b.example:org/repo", "--policy", "web"], FILES, 2, &explained),
         (&["status"], SOCKET, 0, &["containers", "decisions", "problems", "questions", "uptime", "version"]),
         (&["harness", "list"], FILES, 0, &["description", "error", "logins", "name", "proven"]),
     ] {

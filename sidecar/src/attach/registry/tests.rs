@@ -14,6 +14,7 @@ use super::*;
 use crate::accounts::Token;
 use crate::accounts::record::{StandIns, Tokens};
 use crate::attach::descriptors::tests::good as sockets;
+use crate::connection::ssh::admission::Admission;
 use crate::credentials::Grants;
 use crate::operator::Mode;
 use crate::operator::questions::QuestionLimits;
@@ -90,6 +91,11 @@ fn stand() -> Stand {
         own_cookie: 0,
         problems: Box::new(Vec::new),
         metrics: Box::new(|_| String::new()),
+        admission: Box::new(|grants, host, _| match (host.as_str(), grants.contains("a")) {
+            ("git.example", true) => Admission::As("git".to_owned()),
+            ("git.example", false) => Admission::Closed("secret `a` is for git.example".to_owned()),
+            _ => Admission::NoKey,
+        }),
         lines: Box::new(|from| Lines { lines: Vec::new(), next: from, lost: 0, more: false }),
         secrets: Box::new(|holders| holders.keys().map(|name| held(name, &holders[name])).collect()),
     });
@@ -403,8 +409,8 @@ fn a_request_is_explained_by_what_the_container_is_under_now() {
     stand.registry.prepare(prepare("a", "one")).unwrap();
     attach(&stand.registry, "a").unwrap();
     let explain = |container: &str, url: &str| {
-        let (container, method) = (container.to_owned(), "GET".to_owned());
-        stand.registry.explain(&Explain { container, method, url: url.to_owned() })
+        let (container, url) = (container.to_owned(), url.to_owned());
+        stand.registry.explain(&Explain { container, method: None, url })
     };
     let refused = explain("one", "https://a.example/x").unwrap();
     assert_eq!((refused.decision, refused.reason.as_deref()), (Outcome::Refused, Some("host-not-allowed")));
@@ -422,8 +428,24 @@ fn a_request_is_explained_by_what_the_container_is_under_now() {
     assert_eq!(denied.rule.as_deref(), Some("operator decision 2"));
     assert!(denied.remedy.contains("`understudy withdraw 2`"), "{denied:?}");
     assert_eq!(denied.rules.len(), 2);
+    // Git over SSH, by the key that it has.
+    let pushed = |url: &str| {
+        let (container, method) = ("one".to_owned(), Some("git-receive-pack".to_owned()));
+        stand.registry.explain(&Explain { container, method, url: url.to_owned() }).unwrap()
+    };
+    let refused = pushed("git@git.example:org/repo");
+    assert_eq!(refused.reason.as_deref(), Some("host-not-allowed"));
+    assert!(refused.remedy.contains("`understudy allow git.example:22 --container one`"), "{refused:?}");
+    assert!(refused.assumed.is_none());
+    assert_eq!(pushed("root@git.example:org/repo").reason.as_deref(), Some("credential-restricted"));
+    assert_eq!(pushed("git@other.example:org/repo").reason.as_deref(), Some("protocol-not-allowed"));
+    *stand.all_withdrawn.lock().unwrap() = true;
+    stand.registry.reconsider();
+    assert_eq!(pushed("git@git.example:org/repo").reason.as_deref(), Some("credential-not-granted"));
     stand.registry.revoke("one").unwrap();
-    assert_eq!(explain("one", "a.example").unwrap().reason.as_deref(), Some("revoked"));
+    for url in ["a.example", "tcp://a.example:1", "ssh://git.example/org/repo"] {
+        assert_eq!(explain("one", url).unwrap().reason.as_deref(), Some("revoked"), "{url}");
+    }
     assert!(explain("none", "a.example").is_err());
     assert!(explain("one", "https://10.0.0.1/").unwrap_err().reason.contains("address"));
 }

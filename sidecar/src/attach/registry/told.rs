@@ -6,11 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use understudy_control::{
     ContainerId, ContainerStatus, Explain, Explained, Lines, Refusal, SecretStatus, Status,
 };
+use understudy_policies::HostName;
 
 use super::{Attached, Known, Registry, find, shared};
 use crate::container::Counters;
 use crate::credentials::report::Holders;
 use crate::decide::Denial;
+use crate::explain::asked::{self, Asked};
 use crate::explain::verdict;
 use crate::operator::limited;
 use crate::reason::Reason;
@@ -21,10 +23,10 @@ impl Registry {
         let known = self.known();
         let (id, entry) = find(&known, &wanted.container)?;
         let rights = self.rights(entry);
-        let explained = verdict::explain(&rights.policy, rights.mode, &wanted.url, &wanted.method);
-        let explained = explained.map_err(|error| {
-            Refusal::new(format!("{error:#}"), "write it as `https://api.example.com/v1/x`")
-        })?;
+        let asked = Asked::parse(&wanted.url, wanted.method.as_deref())
+            .map_err(|error| Refusal::new(format!("{error:#}"), format!("write it as {}", asked::FORMS)))?;
+        let admit = |host: &HostName, port| Some((self.parts.admission)(&rights.grants, host, port));
+        let explained = verdict::explain(&rights.policy, rights.mode, &asked, &admit);
         let stopped = match self.not_revoked(id) {
             Err(Refusal { remedy, .. }) => {
                 Some(Denial { reason: Reason::Revoked, policy: explained.policy.clone(), rule: None, remedy })

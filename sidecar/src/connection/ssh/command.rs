@@ -45,6 +45,11 @@ pub enum CommandError {
 }
 
 impl Service {
+    /// By the program's name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::UploadPack, Self::ReceivePack].into_iter().find(|service| service.name() == name)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::UploadPack => "git-upload-pack",
@@ -62,17 +67,19 @@ impl Service {
 }
 
 impl Command {
+    /// Of [`Command::request_target`].
+    pub const METHOD: &str = "POST";
+
     pub fn parse(bytes: &[u8]) -> Result<Self, CommandError> {
         if bytes.len() > LONGEST {
             return Err(CommandError::TooLong);
         }
         let text = std::str::from_utf8(bytes).map_err(|_| CommandError::Program)?;
         let (program, argument) = text.split_once(' ').ok_or(CommandError::Program)?;
-        let service = match program {
-            "git-upload-pack" => Service::UploadPack,
-            "git-receive-pack" => Service::ReceivePack,
-            "git-lfs-authenticate" | "git-lfs-transfer" => return Err(CommandError::Lfs),
-            _ => return Err(CommandError::Program),
+        let service = match (Service::named(program), program) {
+            (Some(service), _) => service,
+            (None, "git-lfs-authenticate" | "git-lfs-transfer") => return Err(CommandError::Lfs),
+            (None, _) => return Err(CommandError::Program),
         };
         let repository = argument.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
         let repository = repository.ok_or(CommandError::Quotes)?;
@@ -99,8 +106,7 @@ impl Command {
         format!("/{}", self.repository.strip_prefix('/').unwrap_or(&self.repository))
     }
 
-    /// The request that the same would be over HTTPS (gitprotocol-http(5)), by which policies are asked. Its method is
-    /// POST.
+    /// The target of the request that the same would be over HTTPS (gitprotocol-http(5)), by which policies are asked.
     pub fn request_target(&self) -> String {
         format!("{}/{}", self.path(), self.service.name())
     }

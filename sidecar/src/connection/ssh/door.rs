@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use understudy_policies::HostName;
 
 use super::super::line::Fault;
+use super::admission::{Admission, admission, another_user};
 use crate::credentials::ssh::HostKey;
 use crate::credentials::{Grants, Vault};
 use crate::reason::Reason;
@@ -77,29 +78,25 @@ impl Door {
         port: u16,
     ) -> (Self, mpsc::Receiver<Guest>) {
         let (opened, receiver) = mpsc::channel(1);
-        let (mut granted, mut others, mut user) = (Vec::new(), Vec::new(), None);
+        let (mut granted, mut others) = (Vec::new(), Vec::new());
         for secret in vault.secrets() {
             let (Some(key), Some(server)) = (secret.ssh_key(), &secret.declaration().ssh) else { continue };
             let candidate = Candidate { secret: secret.name().to_owned(), stand_in: key.stand_in().clone() };
             match (server.is_at(host, port), grants.contains(secret.name())) {
-                (true, true) => {
-                    user = Some(server.user().to_owned());
-                    granted.push(candidate);
-                }
+                (true, true) => granted.push(candidate),
                 (true, false) => others.push((candidate, Reason::CredentialNotGranted)),
                 (false, _) => others.push((candidate, Reason::CredentialMisdirected)),
             }
         }
         let seen = Seen::default();
-        let banner = granted.is_empty().then(|| {
-            let names: Vec<String> =
-                vault.ssh_keys_at(host, port).map(|declaration| format!("`{}`", declaration.name)).collect();
-            let detail = format!(
-                "secret {} is for {host}, and this container was not given it, or it cannot be used (understudy \
-                 secrets); start it with --annotation understudy.secrets=NAME",
-                names.join(" or ")
-            );
-            let fault = Fault::new(Reason::CredentialNotGranted, &detail);
+        let (user, closed) = match admission(vault, grants, host, port) {
+            Admission::As(user) => (Some(user), None),
+            Admission::Closed(why) => (None, Some(why)),
+            // A moment ago one was.
+            Admission::NoKey => (None, Some(format!("no SSH key is for {host}:{port} any more"))),
+        };
+        let banner = closed.map(|why| {
+            let fault = Fault::new(Reason::CredentialNotGranted, &why);
             let message = format!("{}\n", fault.message());
             seen.note(fault);
             message
@@ -132,11 +129,7 @@ impl Door {
         match self.user.as_deref() {
             Some(own) if own == user => Some(&found.secret),
             own => {
-                let detail = format!(
-                    "the key logs in as {} only; write {}@HOST (or `user` in secrets.toml)",
-                    own.unwrap_or("nobody"),
-                    own.unwrap_or("nobody")
-                );
+                let detail = another_user(own.unwrap_or("nobody"));
                 self.seen.note(Fault::new(Reason::CredentialRestricted, &detail));
                 None
             }

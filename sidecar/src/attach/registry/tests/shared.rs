@@ -149,7 +149,7 @@ fn what_the_operator_decides_of_one_holds_for_all_of_a_network() {
     stand.registry.decide(&decided).unwrap();
     let explained = |container: &str| {
         let url = "https://api.example/".to_owned();
-        let asked = Explain { container: container.to_owned(), url, method: "GET".to_owned() };
+        let asked = Explain { container: container.to_owned(), url, method: None };
         stand.registry.explain(&asked).unwrap().decision
     };
     assert_eq!((explained("agent"), explained("tools")), (Outcome::Allowed, Outcome::Allowed));
