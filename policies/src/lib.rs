@@ -14,6 +14,8 @@ pub mod document;
 pub mod explain;
 pub mod from;
 pub mod git;
+#[cfg(test)]
+mod hostile;
 mod index;
 pub mod library;
 mod lint;

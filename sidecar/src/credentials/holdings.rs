@@ -17,7 +17,7 @@ use super::vault::Vault;
 const MOST_MINTED: usize = 64;
 /// One that was not used for so long is forgotten.
 const UNUSED: Duration = Duration::from_secs(24 * 3600);
-/// Former values of one container; the oldest makes room.
+/// Former values of one container, and as many that were minted, wrapped, and are forgotten; the oldest makes room.
 const MOST_FORMER: usize = 32;
 
 /// Of one container.
@@ -30,6 +30,8 @@ pub struct Holdings {
 struct Kept {
     minted: Vec<Used>,
     former: VecDeque<HeldValue>,
+    /// Wrapped ones that are not sent any more, and that an answer could still repeat.
+    outgrown: VecDeque<HeldValue>,
     /// The container is gone: nothing is kept any more.
     closed: bool,
     /// What answers are searched for: built once for a vault, grants and what is held.
@@ -63,7 +65,7 @@ impl Eq for HeldValue {}
 pub struct MintedCredential {
     /// `PROVIDER NAME`.
     pub(super) label: String,
-    pub(super) value: SecretValue,
+    pub(super) value: Arc<SecretValue>,
     /// What the container has instead, if it is wrapped.
     pub(super) stand_in: Option<String>,
     pub(super) hosts: Vec<HostPattern>,
@@ -106,11 +108,9 @@ impl MintedNow {
 impl Holdings {
     pub fn minted(&self, now: Instant) -> MintedNow {
         let mut kept = self.kept();
-        let before = kept.minted.len();
-        kept.minted.retain(|used| now.saturating_duration_since(used.last) < UNUSED);
-        if kept.minted.len() != before {
-            kept.searches = None;
-        }
+        let unused = |used: &mut Used| now.saturating_duration_since(used.last) >= UNUSED;
+        let unused: Vec<Used> = kept.minted.extract_if(.., unused).collect();
+        unused.into_iter().for_each(|used| kept.outgrow(used));
         MintedNow(kept.minted.iter().map(|used| Arc::clone(&used.credential)).collect())
     }
 
@@ -141,7 +141,8 @@ impl Holdings {
         if kept.minted.len() >= MOST_MINTED {
             let oldest = kept.minted.iter().enumerate().min_by_key(|(_, used)| used.last);
             if let Some(oldest) = oldest.map(|(at, _)| at) {
-                kept.minted.swap_remove(oldest);
+                let used = kept.minted.swap_remove(oldest);
+                kept.outgrow(used);
             }
         }
         kept.minted.push(Used { credential: Arc::clone(&credential), last: now });
@@ -153,14 +154,9 @@ impl Holdings {
     pub fn keep_former(&self, values: impl IntoIterator<Item = HeldValue>) {
         let mut kept = self.kept();
         for value in values {
-            if kept.closed || kept.former.contains(&value) {
-                continue;
+            if !kept.closed && put(&mut kept.former, value) {
+                kept.searches = None;
             }
-            if kept.former.len() >= MOST_FORMER {
-                kept.former.pop_front();
-            }
-            kept.former.push_back(value);
-            kept.searches = None;
         }
     }
 
@@ -169,11 +165,12 @@ impl Holdings {
         *self.kept() = Kept { closed: true, ..Kept::default() };
     }
 
-    /// What an answer is searched for: the values that are granted, those that were, and those that were wrapped.
+    /// What an answer is searched for: the values that are granted, those that were, and those that are or were wrapped.
     pub fn scrub(&self, vault: &Arc<Vault>, grants: &Grants) -> Arc<Patterns> {
         let mut kept = self.kept();
         let wrapped = |used: &Used| used.credential.stand_in.is_some();
-        if kept.former.is_empty() && !kept.minted.iter().any(wrapped) {
+        let nothing_more = kept.former.is_empty() && kept.outgrown.is_empty();
+        if nothing_more && !kept.minted.iter().any(wrapped) {
             return vault.scrub(grants);
         }
         if let Some((known, granted, searches)) = &kept.searches
@@ -184,7 +181,8 @@ impl Holdings {
         }
         let pair =
             |value, stand_in| Pair { owner: 0, value, other: as_long(stand_in, value), forms: Forms::All };
-        let former = kept.former.iter().map(|held| pair(held.value.expose(), &held.stand_in));
+        let former =
+            kept.former.iter().chain(&kept.outgrown).map(|held| pair(held.value.expose(), &held.stand_in));
         let minted = kept.minted.iter().filter_map(|used| {
             Some(pair(used.credential.value.expose(), used.credential.stand_in.as_deref()?))
         });
@@ -196,6 +194,28 @@ impl Holdings {
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Kept {
+    fn outgrow(&mut self, used: Used) {
+        if let Some(stand_in) = &used.credential.stand_in {
+            let value = Arc::clone(&used.credential.value);
+            put(&mut self.outgrown, HeldValue { value, stand_in: stand_in.clone() });
+        }
+        self.searches = None;
+    }
+}
+
+/// False if it is there.
+fn put(values: &mut VecDeque<HeldValue>, value: HeldValue) -> bool {
+    if values.contains(&value) {
+        return false;
+    }
+    if values.len() >= MOST_FORMER {
+        values.pop_front();
+    }
+    values.push_back(value);
+    true
 }
 
 #[cfg(test)]
@@ -216,7 +236,7 @@ mod tests {
     fn minted(number: usize) -> MintedCredential {
         MintedCredential {
             label: "acme session".to_owned(),
-            value: value(&format!("session-secret-number-{number:04}")),
+            value: Arc::new(value(&format!("session-secret-number-{number:04}"))),
             stand_in: Some(format!("session-standin-numbr-{number:04}")),
             hosts: vec!["api.example.com".parse().unwrap()],
             placements: vec![Placement::bearer()],
@@ -284,6 +304,18 @@ mod tests {
             holdings.keep_former([HeldValue { value, ..former.clone() }]);
         }
         assert_eq!(scrubbed(&holdings, &vault, OLD), OLD);
+        // It makes room, and is searched for still.
+        for number in 1000..1000 + MOST_MINTED {
+            holdings.mint(minted(number), Instant::now());
+        }
+        assert!(
+            !holdings.minted(Instant::now()).all().any(|one| one.value.is(b"session-secret-number-0007"))
+        );
+        let later = Instant::now() + UNUSED;
+        assert_eq!(scrubbed(&holdings, &vault, &text), clean.replacen(stand_in, OLD, 1));
+        assert_eq!(holdings.minted(later).count(), 0);
+        let last = format!("session-secret-number-{:04}", 999 + MOST_MINTED);
+        assert_eq!(scrubbed(&holdings, &vault, &last), last.replace("secret-number", "standin-numbr"));
         holdings.forget();
         assert_eq!(scrubbed(&holdings, &vault, "session-secret-number-0007"), "session-secret-number-0007");
     }

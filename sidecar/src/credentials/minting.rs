@@ -120,8 +120,11 @@ fn plainly(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use http::{HeaderMap, Method, Uri};
 
+    use super::super::Catalogue;
     use super::*;
     use crate::credentials::fixture::{Values, declared, vault};
 
@@ -215,5 +218,42 @@ mod tests {
         assert!(checked(&vault, &both, &["github"], request).is_ok());
         let denial = checked(&vault, &both, &both, request).unwrap_err();
         assert!(denial.remedy.contains("to secret `other`"), "{denial:?}");
+    }
+
+    /// Each of them, by each of its methods, with a secret of each kind of its provider; and each is let through by its switch.
+    #[test]
+    fn every_endpoint_of_the_catalogue_is_refused_at_its_hosts_and_has_a_switch() {
+        let catalogue = Catalogue::new([]).unwrap();
+        let plain = |pattern: &str| pattern.replace("**", "x").replace('*', "x");
+        let (mut tried, mut vaults) = (0, HashMap::new());
+        for provider in catalogue.providers() {
+            for endpoint in &provider.endpoints {
+                let hosts = if endpoint.hosts.is_empty() { &provider.hosts } else { &endpoint.hosts };
+                let host = hosts.first().map_or("api.example.com".to_owned(), ToString::to_string);
+                let host = plain(&host);
+                let path = plain(&endpoint.path.to_string());
+                let all = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+                let methods = if endpoint.methods.is_empty() { &all[..] } else { &endpoint.methods };
+                for kind in &provider.kinds {
+                    for (switch, refused) in [("", true), (endpoint.creates.name(), false)] {
+                        let more = format!("like = \"{}\"\nminting = [{switch:?}]", kind.name);
+                        let more = more.replace("\nminting = [\"\"]", "");
+                        let text = declared("own", &more).replace("api.example.com", &host);
+                        let values = Values::from([("own", "a-value-of-some-length")]);
+                        let vault = vaults.entry(text).or_insert_with_key(|text| vault(text, &values));
+                        for method in methods {
+                            let found = checked(vault, &["own"], &["own"], (method.as_str(), &host, &path));
+                            let of_it = found.as_ref().err().is_some_and(|denial| {
+                                denial.place.contains(endpoint.creates.phrase())
+                                    || denial.place.contains("could be for")
+                            });
+                            assert_eq!(of_it, refused, "{endpoint} at {host} for {}: {found:?}", kind.name);
+                            tried += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(tried > 500, "{tried}");
     }
 }

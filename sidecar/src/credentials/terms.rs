@@ -184,7 +184,7 @@ fn unknown_policy(policies: &Policies, name: &str) -> Refusal {
 fn failed_policies(policy: &PolicySet) -> Vec<String> {
     let failed = |policy: &Arc<Policy>| {
         Some(format!(
-            "policy `{}` could not be loaded, so nothing is allowed: {}",
+            "policy `{}` could not be loaded when this container started, so nothing was allowed then: {}",
             policy.name(),
             policy.error()?
         ))

@@ -202,12 +202,23 @@ mod tests {
     #[test]
     fn a_label_with_a_dot_or_a_nul_is_not_a_host_name() {
         let names = SyntheticNames::default();
-        for label in [b"api.example.com".as_slice(), b"a\0b"] {
-            let name = Name::from_labels([label, b"com"]).unwrap();
-            let mut message = Message::query();
-            message.add_query(Query::query(name, RecordType::A));
-            let (message, _) = ask(&message.to_vec().unwrap(), &names);
-            assert_eq!(message.metadata.response_code, ResponseCode::Refused);
+        let odd: Vec<Vec<u8>> =
+            b"\n\r\t\0 \"'\\%@/:[]*,;\x7f\x80\xff".iter().map(|b| vec![b'a', *b, b'b']).collect();
+        let letters =
+            ["\u{212a}", "\u{130}", "api\u{ff0e}example", "\u{3002}"].map(|text| text.as_bytes().to_vec());
+        for label in odd.into_iter().chain(letters).chain([b"api.example.com".to_vec()]) {
+            for last in [&b"com"[..], b"1", b"0x7f"] {
+                let name = Name::from_labels([&label, last]).unwrap();
+                let mut message = Message::query();
+                message.add_query(Query::query(name, RecordType::A));
+                let (message, outcome) = ask(&message.to_vec().unwrap(), &names);
+                assert_eq!(message.metadata.response_code, ResponseCode::Refused, "{label:?}");
+                assert!(message.answers.is_empty() && matches!(outcome, Outcome::Refused(_)), "{label:?}");
+            }
+        }
+        for address in ["1.2.3.4.", "127.1.", "2130706433.", "0x7f.0.0.1.", "0177.0.0.1."] {
+            let (message, _) = ask(&query(address, RecordType::A), &names);
+            assert_eq!(message.metadata.response_code, ResponseCode::Refused, "{address}");
         }
     }
 

@@ -45,7 +45,7 @@ impl Asked {
             return Self::git(Some(user), host, 22, repository, method);
         }
         let whole = if url.contains("://") { url.to_owned() } else { format!("https://{url}") };
-        let uri: Uri = whole.parse().with_context(|| format!("{url:?} is not a URL"))?;
+        let uri: Uri = in_ascii(&whole).parse().with_context(|| format!("{url:?} is not a URL"))?;
         let authority = uri.authority().context("a URL needs a host")?;
         let host = authority.host().parse().with_context(|| format!("{:?}", authority.host()))?;
         let user = authority.as_str().rsplit_once('@').map(|(user, _)| user);
@@ -119,6 +119,16 @@ fn scp(url: &str) -> Option<(&str, &str, &str)> {
     let (before, path) = url.split_once(':')?;
     let (user, host) = before.split_once('@')?;
     (!before.contains('/') && !path.starts_with("//")).then_some((user, host, path))
+}
+
+/// With its host in Punycode, where it has letters that no [`Uri`] has.
+fn in_ascii(url: &str) -> String {
+    let named = url.split_once("://").and_then(|(scheme, rest)| {
+        let end = rest.find(['/', '?', '#', ':']).unwrap_or(rest.len());
+        let (host, rest) = rest.split_at_checked(end).filter(|(host, _)| !host.is_ascii())?;
+        Some(format!("{scheme}://{}{rest}", host.parse::<HostName>().ok()?))
+    });
+    named.unwrap_or_else(|| url.to_owned())
 }
 
 impl fmt::Display for Asked {

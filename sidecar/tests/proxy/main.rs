@@ -16,6 +16,7 @@ mod kept;
 mod login;
 mod minted;
 mod minting;
+mod names;
 mod openssh;
 mod placements;
 mod pool;

@@ -55,6 +55,8 @@ fn it_is_attached_and_runs_a_script() {
     let resolv = std::env::temp_dir().join(format!("resolv-{}", std::process::id()));
     fs::write(&resolv, format!("nameserver {}\n", prepared.nameserver)).unwrap();
     sh(&format!("mount --bind {} /etc/resolv.conf", resolv.display()));
+    // The harness of tests has begun a line.
+    println!();
     let mut script = Command::new("sh");
     script.args(["-c", &text("script")]).env_remove(MARK);
     script.envs(prepared.env.into_iter().map(|variable| (variable.name, variable.value)));
@@ -78,7 +80,7 @@ fn attach(client: &Client, name: &str, annotations: BTreeMap<String, String>) ->
     };
     let reply = client.call(Request::Prepare(Box::new(prepare)), &[]).unwrap();
     let Reply::Prepared(prepared) = reply else { panic!("{reply:?}") };
-    let sockets: Vec<(OwnedFd, u16)> = SocketRole::ALL.into_iter().map(socket).collect();
+    let sockets = sockets();
     redirect(&sockets);
     let netns = fs::metadata("/proc/self/ns/net").unwrap();
     let cookie = sys::netns_cookie(&sockets[0].0).unwrap();
@@ -87,6 +89,17 @@ fn attach(client: &Client, name: &str, annotations: BTreeMap<String, String>) ->
     let attach = Attach { id, netns, sockets: SocketRole::ALL.to_vec() };
     assert_eq!(client.call(Request::Attach(attach), &descriptors).unwrap(), Reply::Done);
     *prepared
+}
+
+/// The kernel chooses ports for each family alone, and one port for two is refused.
+fn sockets() -> Vec<(OwnedFd, u16)> {
+    loop {
+        let sockets: Vec<_> = SocketRole::ALL.into_iter().map(socket).collect();
+        let ports: std::collections::BTreeSet<u16> = sockets.iter().map(|(_, port)| *port).collect();
+        if ports.len() == sockets.len() {
+            return sockets;
+        }
+    }
 }
 
 /// Not by the standard library's listener, which sets SO_REUSEADDR.

@@ -4,7 +4,9 @@
 
 mod agent;
 mod json;
+mod names;
 mod notify;
+mod policies;
 mod watch;
 
 use std::fs;

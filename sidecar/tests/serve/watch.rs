@@ -16,8 +16,11 @@ const CURL: &str = "curl() { command curl -sk --noproxy '*' -o /dev/null --max-t
 struct Watcher<'s> {
     sidecar: &'s Sidecar,
     name: &'static str,
-    process: Child,
+    process: Running,
 }
+
+/// Ends with the test.
+struct Running(Child);
 
 impl Sidecar {
     fn of_web() -> Self {
@@ -42,7 +45,7 @@ impl Sidecar {
     fn watch_by(&self, name: &'static str, mut program: std::process::Command) -> Watcher<'_> {
         let file = |kind: &str| fs::File::create(self.path(&format!("{name}.{kind}"))).unwrap();
         let process = program.stdout(file("out")).stderr(file("err")).spawn().unwrap();
-        Watcher { sidecar: self, name, process }
+        Watcher { sidecar: self, name, process: Running(process) }
     }
 }
 
@@ -77,10 +80,10 @@ impl Watcher<'_> {
     }
 }
 
-impl Drop for Watcher<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
+        drop(self.0.kill());
+        drop(self.0.wait());
     }
 }
 
@@ -116,8 +119,8 @@ fn lines_are_shown_as_they_come_and_each_filter_leaves_out_the_others() {
             watcher.hosts().into_iter().filter(|host| !host.starts_with("first-")).collect();
         assert_eq!(shown, *expected, "{}", watcher.name);
         // Ctrl-C where there is no terminal.
-        kill_process(Pid::from_child(&watcher.process), Signal::INT).unwrap();
-        let status = watcher.process.wait().unwrap();
+        kill_process(Pid::from_child(&watcher.process.0), Signal::INT).unwrap();
+        let status = watcher.process.0.wait().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(Signal::INT.as_raw()));
     }
     let hosts = all.hosts();
@@ -129,7 +132,7 @@ fn lines_are_shown_as_they_come_and_each_filter_leaves_out_the_others() {
 impl Watcher<'_> {
     /// Its connection to the control socket is there.
     fn connected(&self) -> bool {
-        let pid = Pid::from_child(&self.process).as_raw_nonzero();
+        let pid = Pid::from_child(&self.process.0).as_raw_nonzero();
         let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
         entries
             .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
@@ -143,20 +146,16 @@ fn a_restart_is_told_and_what_comes_after_it_is_shown() {
     let (out, err) = (sidecar.path("w.out"), sidecar.path("w.err"));
     let shown = |what: &str| fs::read_to_string(&out).unwrap().contains(what);
     let told = |what: &str| fs::read_to_string(&err).unwrap().contains(what);
-    let mut watcher = sidecar.watch("w", &[]);
+    let watcher = sidecar.watch("w", &[]);
     watcher.until_it_watches();
-    let mut process =
-        std::mem::replace(&mut watcher.process, std::process::Command::new("true").spawn().unwrap());
-    drop(watcher);
+    let Watcher { mut process, .. } = watcher;
     sidecar.end();
     sidecar.until("it is told that the sidecar is gone", || told("the sidecar does not answer: "));
     sidecar.start(&[]);
     sidecar.until("it is told that there is another", || told("there again, and is another run"));
     sidecar.requests("one", &["after.example"]);
     sidecar.until("the line", || shown("one denied GET https://after.example/"));
-    assert!(process.try_wait().unwrap().is_none());
-    process.kill().unwrap();
-    process.wait().unwrap();
+    assert!(process.0.try_wait().unwrap().is_none());
 }
 
 #[test]
@@ -164,7 +163,7 @@ fn lines_that_come_too_fast_are_counted_where_they_are_missing() {
     let sidecar = Sidecar::of_web();
     let watcher = sidecar.watch("slow", &["--json"]);
     watcher.until_it_watches();
-    let pid = Pid::from_child(&watcher.process);
+    let pid = Pid::from_child(&watcher.process.0);
     kill_process(pid, Signal::STOP).unwrap();
     // More than the MiB that is kept.
     let url = format!("https://many.example/{}[1-1500]", "x".repeat(1000));
@@ -197,7 +196,7 @@ fn on_a_terminal_a_key_answers_and_another_ends_it_at_once() {
     }
     let mut watcher = sidecar.watch_by("terminal", script);
     let mut press = {
-        let mut input = watcher.process.stdin.take().unwrap();
+        let mut input = watcher.process.0.stdin.take().unwrap();
         move |key: u8| input.write_all(&[key]).and_then(|()| input.flush()).unwrap()
     };
     let asking = [GENERIC[0], GENERIC[1], ("understudy.mode", "ask")];
@@ -223,7 +222,7 @@ fn on_a_terminal_a_key_answers_and_another_ends_it_at_once() {
     press(b'q');
     let begun = Instant::now();
     let status = loop {
-        if let Some(status) = watcher.process.try_wait().unwrap() {
+        if let Some(status) = watcher.process.0.try_wait().unwrap() {
             break status;
         }
         assert!(begun.elapsed() < Duration::from_secs(12), "it does not end: {}", watcher.text("out"));

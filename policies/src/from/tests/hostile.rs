@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, mknodat};
 
 use super::super::*;
+use crate::hostile::HOSTS;
 use crate::{HostPattern, Policy};
 
 const FILES: [&str; 20] = [
@@ -82,44 +83,12 @@ fn hosts(policy: &Policy) -> BTreeSet<String> {
 
 #[test]
 fn hosts_that_are_none_or_look_like_others_are_refused_or_what_browsers_make_of_them() {
-    let long = "a".repeat(300);
-    for (host, name) in [
-        ("a\nb.example", None),
-        ("a\r\n[[allow]]\r\nhost = evil.example", None),
-        ("a\"b.example", None),
-        ("a'b.example", None),
-        ("a\0b.example", None),
-        ("a%00b.example", None),
-        ("a%2eb.example", None),
-        ("a b.example", None),
-        ("a\\b.example", None),
-        ("good.example\\@evil.example", None),
-        ("a\u{202e}b.example", None),
-        ("*.example.com", None),
-        ("*", None),
-        ("com", Some("com")),
-        ("\u{212a}elvin.example", Some("kelvin.example")),
-        ("\u{130}stanbul.example", Some("xn--istanbul-o0e.example")),
-        ("api\u{ff0e}example\u{ff0e}com", Some("api.example.com")),
-        ("169\u{3002}254\u{ff0e}169.254", None),
-        (&format!("{long}.example"), None),
-        (&format!("\u{fc}{long}.example"), None),
-        ("1.2.3.4.", None),
-        ("0177.0.0.1", None),
-        ("0x7f.0.0.1", None),
-        ("0x7f000001", None),
-        ("2130706433", None),
-        ("127.1", None),
-        ("[::1]", None),
-        ("[fe80::1%eth0]", None),
-        ("[fe80::1%25eth0]", None),
-        ("[::ffff:169.254.169.254]", None),
-        ("", None),
-        (".", None),
-        ("a..b", None),
-    ] {
+    let more = [("good.example\\@evil.example", None), ("*.example.com", None), ("*", None), ("", None)];
+    for (host, name) in HOSTS.into_iter().chain(more) {
+        // Who is asked is what stands behind the user.
+        let host = host.strip_prefix("user@").map_or(host, |_| "[::1]");
         let url = format!("https://{host}/p/x.tgz");
-        let plain = !host.contains(['\n', '\r', '"', '\'', '\0', ' ', '\\']);
+        let plain = !host.contains(['\n', '\r', '\u{85}', '"', '\'', '\0', ' ', '\\']);
         for (file, text) in quoted(&url).into_iter().chain(if plain { bare(&url) } else { Vec::new() }) {
             let proposal = propose_from(file, text.as_bytes());
             let found = hosts(&policy(&proposal.text));
@@ -140,7 +109,6 @@ fn hosts_that_are_none_or_look_like_others_are_refused_or_what_browsers_make_of_
         "*.example/x",
         "[::1]/x",
         "a\u{ff0e}b/x",
-        &long,
     ] {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("go.sum"), format!("{module} v1 h1:x=\n")).unwrap();

@@ -1,5 +1,6 @@
 //! Taking what was minted out of an answer, and putting stand-ins in its place. Pure, but for the container's holdings.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use http::Method;
@@ -121,7 +122,7 @@ impl Minting {
         };
         Ok(MintedCredential {
             label: declared.label.clone(),
-            value,
+            value: Arc::new(value),
             stand_in,
             hosts,
             placements: declared.placements.clone(),
