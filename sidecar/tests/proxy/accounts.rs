@@ -44,7 +44,9 @@ async fn call(client: &mut Client, token: &str, method: &str, body: &str) -> (Pa
     let request =
         client.request("/account/x").method(method).header("authorization", format!("Bearer {token}"));
     let sent = if body.is_empty() { nothing() } else { full(body.to_owned()) };
-    let (head, body) = whole(client.send(request.body(sent).unwrap()).await.unwrap()).await;
+    let exchange = async { whole(client.send(request.body(sent).unwrap()).await.unwrap()).await };
+    // What would wait for a body for ever fails.
+    let (head, body) = tokio::time::timeout(Duration::from_secs(60), exchange).await.unwrap();
     (head, String::from_utf8_lossy(&body).into_owned())
 }
 
