@@ -10,6 +10,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use self::lines::Lines;
+use crate::bell::Bell;
 use crate::container::Container;
 use crate::credentials::Vault;
 use crate::credentials::ledger::Ledger;
@@ -188,6 +189,11 @@ impl Audit {
     /// Lines of this run from number `from` on, as far as they are kept.
     pub fn since(&self, from: u64) -> understudy_control::Lines {
         self.lines.since(from)
+    }
+
+    /// Rung for each line that [`Audit::since`] has more.
+    pub fn bell(&self) -> &Arc<Bell> {
+        self.lines.bell()
     }
 
     /// Sees to it that one whole line is written, now or with others of this moment.

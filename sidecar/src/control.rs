@@ -4,9 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use understudy_control::{Client, ControlDirectory, Reply, Request};
+use understudy_control::{CallError, Client, ControlDirectory, Pending, Reply, Request};
 
 use crate::config::Directories;
+
+/// For an answer that is there at once.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Control {
@@ -22,7 +25,15 @@ impl Control {
     }
 
     pub fn call(&self, request: Request) -> Result<Reply> {
-        let client = Client::new(ControlDirectory::new(&self.control), Duration::from_secs(5));
-        Ok(client.call(request, &[])?)
+        Ok(self.client(PATIENCE).call(request, &[])?)
+    }
+
+    /// Asks what takes up to `wait` to be answered.
+    pub fn begin(&self, request: Request, wait: Duration) -> Result<Pending, CallError> {
+        self.client(PATIENCE + wait).connect()?.send(request, &[])
+    }
+
+    fn client(&self, patience: Duration) -> Client {
+        Client::new(ControlDirectory::new(&self.control), patience)
     }
 }

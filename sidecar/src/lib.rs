@@ -3,6 +3,7 @@
 pub mod accounts;
 pub mod attach;
 pub mod audit;
+pub mod bell;
 pub mod ceiling;
 pub mod check;
 pub mod config;

@@ -224,7 +224,7 @@ fn main() -> ExitCode {
             trail::log(&arguments, &|request| control.call(request)).map(|()| ExitCode::SUCCESS)
         }
         Command::Watch { control, arguments } => {
-            trail::watch::run(&arguments, &|request| control.call(request)).map(|()| ExitCode::SUCCESS)
+            trail::watch::run(&arguments, &control).map(|()| ExitCode::SUCCESS)
         }
         Command::Metrics(control) => control.call(Request::Metrics).map(|reply| {
             if let Reply::Metrics(text) = reply {

@@ -125,7 +125,7 @@ fn build(
     tokio::spawn(Arc::clone(&accounts).run());
     let on_ask =
         notifier.map(|notifier| -> OnAsk { Box::new(move |question| notifier.tell_of_question(question)) });
-    let questions = Questions::new(QuestionLimits::default(), on_ask);
+    let questions = Questions::new(QuestionLimits::default(), on_ask, Arc::clone(audit.bell()));
     let (arming, keeper, declared) =
         (Arc::clone(accounts.arming()), Arc::clone(&accounts), live.vault().clone());
     let decisions = Arc::new(Decisions::load(&directories.state.join("decisions.json"))?);
@@ -167,6 +167,7 @@ fn build(
         }),
         metrics: Box::new(move |status| counts.metrics().text(status)),
         admission: Box::new(move |grants, host, port| admission(&keys.current(), grants, host, port)),
+        bell: Arc::clone(lines.bell()),
         lines: Box::new(move |from| lines.since(from)),
         start: Box::new(move |container, sockets| {
             let _context = runtime.enter();

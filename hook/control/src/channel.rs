@@ -165,6 +165,13 @@ impl Channel {
         }
     }
 
+    /// Whether the other side has ended the connection.
+    pub fn is_closed(&self) -> bool {
+        let mut fds = [PollFd::new(&self.0, PollFlags::empty())];
+        let ended = PollFlags::HUP | PollFlags::ERR;
+        poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok() && fds[0].revents().intersects(ended)
+    }
+
     /// The other end's uid, as this process's user namespace sees it.
     pub fn peer_uid(&self) -> io::Result<u32> {
         Ok(peer_credentials(&self.0)?.uid)
@@ -299,7 +306,10 @@ mod tests {
     fn silence_ends_at_the_deadline_and_a_closed_end_is_told_apart() {
         let (a, b) = pair();
         assert!(matches!(b.receive(soon()), Err(ChannelError::Deadline)));
+        a.send(b"more", &[], soon()).unwrap();
+        assert!(!b.is_closed());
         drop(a);
+        assert!(b.is_closed() && b.receive(soon()).is_ok());
         assert!(matches!(b.receive(soon()), Err(ChannelError::Closed)));
     }
 }

@@ -1,7 +1,7 @@
 //! The hook's and the operator's side: one question, one answer.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
@@ -109,21 +109,37 @@ impl Connection {
     }
 
     pub fn ask(self, request: Request, descriptors: &[BorrowedFd<'_>]) -> Result<Reply, CallError> {
-        exchange(&self.channel, self.hello, request, descriptors, self.deadline)
+        self.send(request, descriptors)?.answer()
+    }
+
+    /// Asks, and leaves the answer for later.
+    pub fn send(self, request: Request, descriptors: &[BorrowedFd<'_>]) -> Result<Pending, CallError> {
+        let Self { channel, hello, deadline } = self;
+        let envelope = Envelope { version: VERSION, hello, request };
+        channel.send(&serde_json::to_vec(&envelope)?, descriptors, deadline)?;
+        Ok(Pending { channel, deadline })
     }
 }
 
-fn exchange(
-    channel: &Channel,
-    hello: HelloSecret,
-    request: Request,
-    descriptors: &[BorrowedFd<'_>],
+/// An answer that is on its way. Its descriptor is readable once it is there, or never comes.
+#[derive(Debug)]
+pub struct Pending {
+    channel: Channel,
     deadline: Instant,
-) -> Result<Reply, CallError> {
-    let envelope = Envelope { version: VERSION, hello, request };
-    channel.send(&serde_json::to_vec(&envelope)?, descriptors, deadline)?;
-    match serde_json::from_slice(&channel.receive_answer(deadline)?)? {
-        Reply::Refused(refusal) => Err(refusal.into()),
-        reply => Ok(reply),
+}
+
+impl Pending {
+    /// Waits for it, within the client's patience.
+    pub fn answer(self) -> Result<Reply, CallError> {
+        match serde_json::from_slice(&self.channel.receive_answer(self.deadline)?)? {
+            Reply::Refused(refusal) => Err(refusal.into()),
+            reply => Ok(reply),
+        }
+    }
+}
+
+impl AsFd for Pending {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
     }
 }

@@ -19,7 +19,7 @@ pub mod sys;
 
 pub use attach::{Attach, Family, NetnsId, SocketKind, SocketRole};
 pub use channel::{Channel, ChannelError, MAX_ANSWER, MAX_DESCRIPTORS, MAX_PACKET, Packet};
-pub use client::{CallError, Client, Connection};
+pub use client::{CallError, Client, Connection, Pending};
 pub use directory::{ControlDirectory, DirectoryError};
 pub use id::{ContainerId, IdError, ImageId};
 pub use message::{
@@ -28,7 +28,7 @@ pub use message::{
 };
 pub use operator::{
     ArmLogin, ArmedStatus, Decide, DecisionStatus, Effect, Explain, Explained, ExplainedRule, Lasting, Lines,
-    LoginKept, LoginMade, Outcome, QuestionStatus,
+    LoginKept, LoginMade, Mark, Outcome, QuestionStatus, Watch, Watched,
 };
 pub use server::{AcceptError, Listener};
 pub use status::{ContainerStatus, SecretStatus, Status};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ArmLogin, ArmedStatus, Attach, ContainerId, Decide, DecisionStatus, Explain, Explained, ImageId, Lines,
-    LoginKept, SecretStatus, Status,
+    LoginKept, SecretStatus, Status, Watch, Watched,
 };
 
 /// The protocol's version; hook and sidecar of different versions refuse each other.
@@ -87,6 +87,8 @@ pub enum Request {
     AnswerLogin { container: String, keep: bool },
     /// Audit lines from this number on. Answered by `Lines`.
     Lines { from: u64 },
+    /// Waits for the next audit line or question. Answered by `Watched`, or `Refused` if too many wait already.
+    Watch(Watch),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +109,7 @@ pub enum Reply {
     /// In the text format of Prometheus.
     Metrics(String),
     Lines(Lines),
+    Watched(Watched),
     Armed(Vec<ArmedStatus>),
     LoginKept(LoginKept),
     Refused(Refusal),

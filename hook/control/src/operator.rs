@@ -132,6 +132,46 @@ pub struct Lines {
     pub more: bool,
 }
 
+/// What somebody who watches has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mark {
+    /// Of the sidecar: another one numbers its lines anew.
+    pub run: u64,
+    /// The number of the line after the last.
+    pub line: u64,
+    /// Of changes to what is asked.
+    pub questions: u64,
+}
+
+/// Waits for what comes after `seen`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Watch {
+    /// None: nothing yet, and what was before is not wanted. Answered at once.
+    pub seen: Option<Mark>,
+    /// After which the answer is that nothing came; at most [`Watch::LONGEST`].
+    pub seconds: u64,
+}
+
+impl Watch {
+    pub const LONGEST: u64 = 25;
+}
+
+/// What came, or that nothing did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Watched {
+    /// To go on from.
+    pub mark: Mark,
+    /// As they were written. Of another run than that of the mark that was sent: from its first on.
+    pub lines: Vec<String>,
+    /// Lines between the mark that was sent and the first of these that are not kept any more.
+    pub lost: u64,
+    /// All that waits for the operator now, the oldest first.
+    pub questions: Vec<QuestionStatus>,
+}
+
 /// A request that a container could make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

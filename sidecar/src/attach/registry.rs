@@ -5,6 +5,7 @@ mod decisions;
 mod logins;
 mod shared;
 mod told;
+mod watching;
 
 pub use decisions::Decided;
 
@@ -23,6 +24,7 @@ use crate::accounts::login::KeepError;
 use crate::accounts::{Arming, Record};
 use crate::attach::descriptors::{Sockets, verify};
 use crate::attach::revocations::Revocations;
+use crate::bell::Bell;
 use crate::connection::ssh::admission::Admission;
 use crate::container::Container;
 use crate::credentials::report::Holders;
@@ -73,6 +75,8 @@ pub struct RegistryParts {
     /// Problems of the configuration now, for `status`.
     pub problems: Box<dyn Fn() -> Vec<String> + Send + Sync>,
     pub admission: Admit,
+    /// Rung when there is a line more, or what is asked has changed.
+    pub bell: Arc<Bell>,
     /// Audit lines from a number on.
     pub lines: Box<dyn Fn(u64) -> Lines + Send + Sync>,
     /// Counts, with what the status says.
@@ -84,6 +88,8 @@ pub struct RegistryParts {
 pub struct Registry {
     parts: RegistryParts,
     started: Instant,
+    /// Tells this run of the sidecar from others.
+    run: u64,
     known: Mutex<HashMap<ContainerId, Known>>,
 }
 
@@ -104,7 +110,7 @@ struct Attached {
 
 impl Registry {
     pub fn new(parts: RegistryParts) -> Self {
-        Self { parts, started: Instant::now(), known: Mutex::default() }
+        Self { parts, started: Instant::now(), run: now(), known: Mutex::default() }
     }
 
     pub fn prepare(&self, prepare: Prepare) -> Result<Prepared, Refusal> {

@@ -43,6 +43,13 @@ pub fn serve(listener: Listener, registry: Arc<Registry>, stop: Arc<AtomicBool>)
             let _place = place;
             let deadline = Instant::now() + PATIENCE;
             match listener.question(&channel, deadline) {
+                Ok((Request::Watch(wanted), _)) => {
+                    let reply = registry.watch(&wanted, || channel.is_closed());
+                    if !channel.is_closed() {
+                        let reply = reply.map_or_else(Reply::Refused, Reply::Watched);
+                        reply_to(&channel, &reply, Instant::now() + PATIENCE);
+                    }
+                }
                 Ok((request, descriptors)) => {
                     reply_to(&channel, &handle(&registry, request, descriptors), deadline);
                 }
@@ -82,6 +89,8 @@ fn handle(registry: &Registry, request: Request, descriptors: Vec<OwnedFd>) -> R
             registry.forget_login(&container).map(|()| Reply::Done)
         }
         Request::Withdraw { number } => registry.withdraw(number).map(Reply::Decided),
+        // Answered by whoever has the channel.
+        Request::Watch(wanted) => registry.watch(&wanted, || false).map(Reply::Watched),
         Request::Lines { from } => Ok(Reply::Lines(registry.lines(from))),
         Request::Revoke { container: Some(container) } => registry.revoke(&container).map(Reply::Revoked),
         Request::Revoke { container: None } => registry.revoke_all().map(Reply::Revoked),

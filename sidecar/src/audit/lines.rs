@@ -8,6 +8,7 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 
 use super::recent::Recent;
+use crate::bell::Bell;
 
 /// Bytes that may wait. With more, whoever brings a line writes; so a sink that takes nothing holds up the requests
 /// instead of filling the memory.
@@ -17,6 +18,8 @@ pub(super) struct Lines {
     waiting: Mutex<Vec<u8>>,
     recent: Mutex<Recent>,
     sink: Mutex<Sink>,
+    /// Rung for each line that is kept.
+    bell: Arc<Bell>,
 }
 
 struct Sink {
@@ -28,7 +31,12 @@ struct Sink {
 impl Lines {
     pub(super) fn new(out: impl Write + Send + 'static) -> Arc<Self> {
         let sink = Sink { out: Box::new(out), taken: Vec::new() };
-        Arc::new(Self { waiting: Mutex::default(), recent: Mutex::default(), sink: Mutex::new(sink) })
+        let (waiting, recent, bell) = Default::default();
+        Arc::new(Self { waiting, recent, sink: Mutex::new(sink), bell })
+    }
+
+    pub(super) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
     }
 
     /// Adds a line. It is written at the latest when the running task yields.
@@ -44,6 +52,7 @@ impl Lines {
             waiting.push(b'\n');
             (before, waiting.len())
         };
+        self.bell.ring();
         match Handle::try_current() {
             Ok(runtime) if before == 0 && after < MOST => {
                 let due = Due(Arc::clone(self));

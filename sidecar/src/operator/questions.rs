@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use understudy_control::{ContainerId, QuestionStatus};
 use understudy_policies::{HostName, HostPattern};
 
+use crate::bell::Bell;
 use crate::container::Container;
 
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +36,8 @@ pub struct Questions {
     inner: Mutex<Inner>,
     /// Told of each new question.
     on_ask: Option<OnAsk>,
+    /// Rung when what is asked changes.
+    bell: Arc<Bell>,
 }
 
 pub type OnAsk = Box<dyn Fn(&QuestionStatus) + Send + Sync>;
@@ -46,6 +49,8 @@ struct Inner {
     /// When each container asked, in the last hour.
     asked: HashMap<ContainerId, VecDeque<Instant>>,
     unanswered: HashMap<Key, Instant>,
+    /// How often what is asked has changed.
+    changes: u64,
 }
 
 type Key = (ContainerId, HostName, u16);
@@ -91,8 +96,8 @@ pub struct Waiting {
 }
 
 impl Questions {
-    pub fn new(limits: QuestionLimits, on_ask: Option<OnAsk>) -> Arc<Self> {
-        Arc::new(Self { limits, inner: Mutex::default(), on_ask })
+    pub fn new(limits: QuestionLimits, on_ask: Option<OnAsk>, bell: Arc<Bell>) -> Arc<Self> {
+        Arc::new(Self { limits, inner: Mutex::default(), on_ask, bell })
     }
 
     /// Seconds.
@@ -123,7 +128,9 @@ impl Questions {
         let open = Open { number, label: container.label().to_owned(), since: now, waiting: 1, heard };
         let status = status(&key, &open, self.limits.patience, now);
         inner.open.insert(key.clone(), open);
+        inner.changes += 1;
         drop(inner);
+        self.bell.ring();
         if let Some(on_ask) = &self.on_ask {
             on_ask(&status);
         }
@@ -161,7 +168,16 @@ impl Questions {
             }
             !answered
         });
-        before - inner.open.len()
+        let answered = before - inner.open.len();
+        inner.changes += u64::from(answered > 0);
+        drop(inner);
+        self.bell.ring();
+        answered
+    }
+
+    /// How often what is asked has changed; another number, another [`Questions::list`].
+    pub fn changes(&self) -> u64 {
+        self.inner().changes
     }
 
     /// The oldest first.
@@ -228,7 +244,10 @@ impl Waiting {
                 if inner.is_open(&self.key, self.number) {
                     inner.open.remove(&self.key);
                     inner.unanswered.insert(self.key.clone(), Instant::now());
+                    inner.changes += 1;
                 }
+                drop(inner);
+                self.questions.bell.ring();
                 Heard::Nothing
             }
         }
@@ -245,6 +264,9 @@ impl Drop for Waiting {
         open.waiting = open.waiting.saturating_sub(1);
         if open.waiting == 0 {
             inner.open.remove(&self.key);
+            inner.changes += 1;
+            drop(inner);
+            self.questions.bell.ring();
         }
     }
 }

@@ -23,7 +23,7 @@ fn container(digit: &str, mode: Mode, text: &str) -> Arc<Container> {
 
 fn questions() -> Arc<Questions> {
     let limits = QuestionLimits { patience: PATIENCE, open: 2, hourly: 3, rest: Duration::from_secs(60) };
-    Questions::new(limits, None)
+    Questions::new(limits, None, Arc::default())
 }
 
 fn host(name: &str) -> HostName {

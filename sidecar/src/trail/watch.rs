@@ -1,19 +1,23 @@
-//! `understudy watch`: each line as it comes, and questions, which a key answers.
+//! `understudy watch`: each line as it comes, and questions, which a key answers. The request for what comes next waits in
+//! the sidecar until there is something.
 
-use std::io::{IsTerminal as _, Write as _};
+mod terminal;
+
+use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::termios::{
-    LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcsetattr,
-};
 use serde_json::Value;
-use understudy_control::{Decide, Effect, Lasting, Lines, QuestionStatus, Reply, Request};
+use understudy_control::{
+    CallError, Decide, Effect, Lasting, Mark, Pending, QuestionStatus, Reply, Request, Watch, Watched,
+};
 
 use super::filter::Filter;
-use super::{Call, line, since};
+use super::line;
+use crate::control::Control;
+use terminal::Terminal;
 
 #[derive(Debug, clap::Args)]
 pub struct WatchArguments {
@@ -24,71 +28,176 @@ pub struct WatchArguments {
     pub json: bool,
 }
 
-const PAUSE: Duration = Duration::from_millis(300);
+/// Between two attempts to reach a sidecar that is gone.
+const PAUSE: Duration = Duration::from_millis(500);
 const KEYS: &str = "[o]nce, for this [c]ontainer, [a]lways; [n]ot now, [d]eny for this container; [q]uit";
 
-/// Until it is interrupted, or the sidecar is gone.
-pub fn run(arguments: &WatchArguments, call: Call<'_>) -> Result<()> {
+/// Until it is interrupted. A sidecar that goes away is waited for.
+pub fn run(arguments: &WatchArguments, control: &Control) -> Result<()> {
     let terminal = if arguments.json { None } else { Terminal::of_standard_input()? };
-    let colour = line::is_coloured();
+    let mut watcher = Watcher { arguments, control, terminal, colour: line::is_coloured(), asked: None };
     // What was before is what `log` is for.
-    let mut from = since(call, u64::MAX)?.next;
-    let mut asked: Option<QuestionStatus> = None;
+    let mut seen = watcher.show(answer_of(watcher.begin(None)?.answer()?)?, None)?;
     loop {
-        let Lines { lines, next, lost, more } = since(call, from)?;
-        if lost > 0 {
-            eprintln!("understudy: {lost} lines came too fast to be shown");
-        }
-        for text in &lines {
-            let Ok(parsed) = serde_json::from_str::<Value>(text) else { continue };
-            if arguments.filter.matches(&parsed) {
-                match arguments.json {
-                    true => println!("{text}"),
-                    false => println!("{}", line::shown(&parsed, colour)),
+        match watcher.next(seen) {
+            Ok(Some(watched)) => seen = watcher.show(watched, Some(seen))?,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                eprintln!("understudy: the sidecar does not answer: {error}; it is waited for");
+                match watcher.again(seen)? {
+                    Some(watched) => {
+                        eprintln!("understudy: the sidecar is there again{}", is_new(&watched, seen));
+                        seen = watcher.show(watched, Some(seen))?;
+                    }
+                    None => return Ok(()),
                 }
-            }
-        }
-        std::io::stdout().flush()?;
-        from = next;
-        if more {
-            continue;
-        }
-        let Some(terminal) = &terminal else {
-            std::thread::sleep(PAUSE);
-            continue;
-        };
-        let open = question(arguments, call)?;
-        if let Some(question) = open.as_ref().filter(|open| !same(asked.as_ref(), open)) {
-            // A key that was pressed before answers nothing that comes after it.
-            terminal.forget()?;
-            println!("{}", shown(question));
-        }
-        asked = open;
-        let Some(key) = terminal.key(PAUSE)? else { continue };
-        // Also what Ctrl-C is while keys are read one by one.
-        if matches!(key, b'q' | 3 | 4) {
-            return Ok(());
-        }
-        if let (Some(question), Some(decide)) = (&asked, asked.as_ref().and_then(|asked| answer(asked, key)))
-        {
-            match call(Request::Decide(decide)) {
-                Ok(_) => println!("  {} {}:{}", verb(key), question.host, question.port),
-                Err(error) => println!("  {error:#}"),
             }
         }
     }
 }
 
-fn question(arguments: &WatchArguments, call: Call<'_>) -> Result<Option<QuestionStatus>> {
-    let Reply::Status(status) = call(Request::Status)? else {
-        bail!("the sidecar answered another question")
+struct Watcher<'a> {
+    arguments: &'a WatchArguments,
+    control: &'a Control,
+    terminal: Option<Terminal>,
+    colour: bool,
+    /// The question that was shown last, as long as it is open.
+    asked: Option<QuestionStatus>,
+}
+
+impl Watcher<'_> {
+    fn begin(&self, seen: Option<Mark>) -> Result<Pending, CallError> {
+        let wait = Watch { seen, seconds: Watch::LONGEST };
+        self.control.begin(Request::Watch(wait), Duration::from_secs(Watch::LONGEST))
+    }
+
+    /// What comes after `seen`. None: a key ended it.
+    fn next(&mut self, seen: Mark) -> Result<Option<Watched>, CallError> {
+        let pending = self.begin(Some(seen))?;
+        match self.keys_until(Some(&pending)) {
+            true => answer_of(pending.answer()?).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// The same, once there is a sidecar again.
+    fn again(&mut self, seen: Mark) -> Result<Option<Watched>> {
+        self.asked = None;
+        loop {
+            if !self.keys_until(None) {
+                return Ok(None);
+            }
+            let answer = self.begin(Some(seen)).and_then(Pending::answer).and_then(answer_of);
+            if let Ok(watched) = answer {
+                return Ok(Some(watched));
+            }
+        }
+    }
+
+    /// Does what keys say until the answer is there, or for a moment without one. False: it is to end.
+    fn keys_until(&mut self, pending: Option<&Pending>) -> bool {
+        loop {
+            let mut ready = Vec::with_capacity(2);
+            let stdin = std::io::stdin();
+            ready.extend(pending.map(|pending| PollFd::from_borrowed_fd(pending.as_fd(), PollFlags::IN)));
+            if self.terminal.is_some() {
+                ready.push(PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN));
+            }
+            let pause = Timespec::try_from(PAUSE).ok().filter(|_| pending.is_none());
+            match poll(&mut ready, pause.as_ref()) {
+                Ok(0) => return true,
+                Err(rustix::io::Errno::INTR) => continue,
+                // What is broken is told by the next call on it.
+                Err(_) => return true,
+                Ok(_) => {}
+            }
+            let has = |fd: &PollFd<'_>| !fd.revents().is_empty();
+            let answered = pending.is_some() && ready.first().is_some_and(has);
+            let pressed = self.terminal.is_some() && ready.last().is_some_and(has);
+            if pressed && !self.press() {
+                return false;
+            }
+            if answered {
+                return true;
+            }
+        }
+    }
+
+    /// False: it is to end.
+    fn press(&mut self) -> bool {
+        let Some(key) = Terminal::key() else { return false };
+        // Also what Ctrl-C is while keys are read one by one.
+        if matches!(key, b'q' | 3 | 4) {
+            return false;
+        }
+        if let Some((question, decide)) =
+            self.asked.as_ref().and_then(|asked| Some((asked, answer(asked, key)?)))
+        {
+            match self.control.call(Request::Decide(decide)) {
+                Ok(_) => println!("  {} {}:{}", verb(key), question.host, question.port),
+                Err(error) => println!("  {error:#}"),
+            }
+        }
+        true
+    }
+
+    /// Where to go on from. `before` is where it went on from.
+    fn show(&mut self, watched: Watched, before: Option<Mark>) -> Result<Mark> {
+        let Watched { mark, lines, lost, questions } = watched;
+        if lost > 0 {
+            let of = if before.is_some_and(|before| before.run != mark.run) { " of this run" } else { "" };
+            eprintln!("understudy: {lost} lines{of} are missing here: they are not kept any more");
+        }
+        let mut out = std::io::stdout().lock();
+        for text in &lines {
+            let Ok(parsed) = serde_json::from_str::<Value>(text) else { continue };
+            if self.arguments.filter.matches(&parsed) {
+                match self.arguments.json {
+                    true => writeln!(out, "{text}")?,
+                    false => writeln!(out, "{}", line::shown(&parsed, self.colour))?,
+                }
+            }
+        }
+        out.flush()?;
+        let Some(terminal) = &self.terminal else { return Ok(mark) };
+        let open = questions.into_iter().find(|question| is_meant(&self.arguments.filter, question));
+        if let Some(question) = open.as_ref().filter(|open| !same(self.asked.as_ref(), open)) {
+            // A key that was pressed before answers nothing that comes after it.
+            terminal.forget()?;
+            writeln!(out, "{}", shown(question))?;
+            out.flush()?;
+        }
+        self.asked = open;
+        Ok(mark)
+    }
+}
+
+fn answer_of(reply: Reply) -> Result<Watched, CallError> {
+    match reply {
+        Reply::Watched(watched) => Ok(watched),
+        _ => Err(CallError::Unexpected),
+    }
+}
+
+fn is_new(watched: &Watched, seen: Mark) -> &'static str {
+    match watched.mark.run == seen.run {
+        true => "",
+        false => {
+            ", and is another run: lines that the one before wrote last can be missing here (they are in its log)"
+        }
+    }
+}
+
+/// A question has a container and a host, and is nothing that was denied.
+fn is_meant(filter: &Filter, question: &QuestionStatus) -> bool {
+    let of = |wanted: &String| {
+        question.container == *wanted
+            || !wanted.is_empty() && question.container_id.as_str().starts_with(wanted.as_str())
     };
-    let mut meant = status.questions.into_iter().filter(|question| {
-        arguments.filter.container.as_ref().is_none_or(|wanted| {
-            question.container == *wanted || question.container_id.as_str().starts_with(wanted.as_str())
-        })
-    });
-    Ok(meant.next())
+    let about = |wanted: &understudy_policies::HostPattern| {
+        question.host.parse().is_ok_and(|host| wanted.matches(&host))
+    };
+    filter.container.as_ref().is_none_or(of) && filter.host.as_ref().is_none_or(about)
 }
 
 fn same(asked: Option<&QuestionStatus>, open: &QuestionStatus) -> bool {
@@ -125,56 +234,6 @@ fn answer(question: &QuestionStatus, key: u8) -> Option<Decide> {
     Some(Decide { effect, host: format!("{}:{}", question.host, question.port), container, lasting })
 }
 
-/// Standard input, one key at a time; as it was before once dropped.
-struct Terminal(Termios);
-
-impl Terminal {
-    /// None if it is no terminal.
-    fn of_standard_input() -> Result<Option<Self>> {
-        let stdin = std::io::stdin();
-        if !stdin.is_terminal() {
-            return Ok(None);
-        }
-        let before = tcgetattr(&stdin)?;
-        let mut raw = before.clone();
-        raw.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
-        raw.special_codes[SpecialCodeIndex::VMIN] = 1;
-        raw.special_codes[SpecialCodeIndex::VTIME] = 0;
-        tcsetattr(&stdin, OptionalActions::Now, &raw)?;
-        Ok(Some(Self(before)))
-    }
-
-    /// Keys that were pressed and not read.
-    fn forget(&self) -> Result<()> {
-        Ok(tcflush(std::io::stdin(), QueueSelector::IFlush)?)
-    }
-
-    fn key(&self, patience: Duration) -> Result<Option<u8>> {
-        let stdin = std::io::stdin();
-        let patience = Timespec::try_from(patience)?;
-        let ready = poll(&mut [PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN)], Some(&patience));
-        match ready {
-            Ok(0) | Err(rustix::io::Errno::INTR) => Ok(None),
-            Ok(_) => {
-                let mut byte = [0];
-                // Not through the buffer of the standard library, which `poll` knows nothing of.
-                match rustix::io::read(&stdin, &mut byte)? {
-                    0 => Ok(Some(4)),
-                    _ => Ok(byte.first().copied()),
-                }
-            }
-            Err(errno) => Err(errno.into()),
-        }
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
-        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,5 +265,38 @@ mod tests {
             assert_eq!(decide.host, "xn--bcher-kva.example:8443");
         }
         assert_eq!(answer(&question, b'x'), None);
+    }
+
+    #[test]
+    fn questions_are_meant_by_container_and_host() {
+        let question = QuestionStatus {
+            container: "agent".to_owned(),
+            container_id: "ab".repeat(32).parse().unwrap(),
+            host: "docs.example.com".to_owned(),
+            port: 443,
+            waiting: 1,
+            left: 50,
+        };
+        for (container, host, meant) in [
+            (None, None, true),
+            (Some("agent"), None, true),
+            (Some("abab"), None, true),
+            (Some("age"), None, false),
+            (Some(""), None, false),
+            (Some("other"), None, false),
+            (None, Some("*.example.com"), true),
+            (None, Some("example.com"), false),
+            (Some("agent"), Some("docs.example.com"), true),
+            (Some("other"), Some("docs.example.com"), false),
+        ] {
+            let filter = Filter {
+                container: container.map(str::to_owned),
+                host: host.map(|host| host.parse().unwrap()),
+                // Nothing that a question is, or is not.
+                denied: true,
+                since: Some(1),
+            };
+            assert_eq!(is_meant(&filter, &question), meant, "{container:?} {host:?}");
+        }
     }
 }

@@ -212,7 +212,7 @@ impl World {
         if let Some(keeper) = keeper.as_ref().filter(|_| options.account.is_some_and(|a| a.proactive)) {
             tokio::spawn(Arc::clone(keeper).run());
         }
-        let questions = Questions::new(options.questions, None);
+        let questions = Questions::new(options.questions, None, Arc::default());
         let gateway = Gateway::new(GatewayParts {
             authority,
             roots_file,

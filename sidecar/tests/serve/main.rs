@@ -7,6 +7,7 @@ mod json;
 mod names;
 mod notify;
 mod policies;
+mod watch;
 
 use std::fs;
 use std::io::{Read as _, Write as _};

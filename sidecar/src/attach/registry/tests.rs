@@ -1,4 +1,5 @@
 mod shared;
+mod watching;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
@@ -14,8 +15,10 @@ use super::*;
 use crate::accounts::Token;
 use crate::accounts::record::{StandIns, Tokens};
 use crate::attach::descriptors::tests::good as sockets;
+use crate::audit::Audit;
 use crate::connection::ssh::admission::Admission;
 use crate::credentials::Grants;
+use crate::current::Current;
 use crate::operator::Mode;
 use crate::operator::questions::QuestionLimits;
 
@@ -26,6 +29,7 @@ struct Stand {
     registry: Registry,
     started: Arc<AtomicUsize>,
     all_withdrawn: Arc<Mutex<bool>>,
+    audit: Audit,
     _state: tempfile::TempDir,
 }
 
@@ -39,6 +43,8 @@ fn stand() -> Stand {
     let decided = Arc::clone(&decisions);
     let revocations = Revocations::new(state.path().join("revoked"));
     let meanwhile = revocations.clone();
+    let audit = Audit::new(std::io::sink(), Current::default());
+    let kept = audit.clone();
     let registry = Registry::new(RegistryParts {
         decide_terms: Box::new(move |prepare| {
             let harness = prepare.annotations.get("understudy.harness");
@@ -80,7 +86,7 @@ fn stand() -> Stand {
             false => Ok(()),
         }),
         decisions: Arc::clone(&decisions),
-        questions: Questions::new(QuestionLimits::default(), None),
+        questions: Questions::new(QuestionLimits::default(), None, Arc::clone(audit.bell())),
         arming: Arc::default(),
         keep_login: Box::new(|_, name, _| match name {
             "taken" => Err(KeepError::Stored(name.to_owned())),
@@ -96,10 +102,11 @@ fn stand() -> Stand {
             ("git.example", false) => Admission::Closed("secret `a` is for git.example".to_owned()),
             _ => Admission::NoKey,
         }),
-        lines: Box::new(|from| Lines { lines: Vec::new(), next: from, lost: 0, more: false }),
+        bell: Arc::clone(audit.bell()),
+        lines: Box::new(move |from| kept.since(from)),
         secrets: Box::new(|holders| holders.keys().map(|name| held(name, &holders[name])).collect()),
     });
-    Stand { registry, started, all_withdrawn, _state: state }
+    Stand { registry, started, all_withdrawn, audit, _state: state }
 }
 
 fn held(name: &str, holders: &[String]) -> SecretStatus {
