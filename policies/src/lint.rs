@@ -54,7 +54,9 @@ fn superfluous(rule: &Rule, other: &Rule, order: std::cmp::Ordering) -> Option<S
     if (rule.splice || rule.tcp) && other.effect == Effect::Deny && !other.conditions.is_empty() {
         let key = if rule.tcp { "tcp" } else { "splice" };
         return Some(format!(
-            "`{key}` never applies: the [[deny]] rule at {} looks into requests, so they are decrypted",
+            "`{key}` of the rule about {} never applies: the [[deny]] rule at {} looks into requests, so they are decrypted; \
+             leave out one of them, or what the [[deny]] asks for",
+            hosts(rule),
             other.place
         ));
     }
@@ -65,19 +67,38 @@ fn superfluous(rule: &Rule, other: &Rule, order: std::cmp::Ordering) -> Option<S
     }
     let same = other.effect == rule.effect && other.conditions == rule.conditions;
     if same && rule.covers(other) {
-        return order.is_gt().then(|| format!("this rule says the same as the one at {}", other.place));
+        return order.is_gt().then(|| {
+            format!(
+                "this rule about {} says the same as the one at {}; leave it out",
+                hosts(rule),
+                other.place
+            )
+        });
     }
     if !other.conditions.is_empty() {
         return None;
     }
     match (rule.effect, other.effect) {
-        (Effect::Allow, Effect::Deny) => {
-            Some(format!("this rule can never match: the [[deny]] rule at {} wins over it", other.place))
-        }
+        (Effect::Allow, Effect::Deny) => Some(format!(
+            "this rule about {} can never match: the [[deny]] rule at {} wins over it; leave it out, or narrow the [[deny]]",
+            hosts(rule),
+            other.place
+        )),
         (Effect::Deny, Effect::Allow) => None,
         // Of two that cover each other, the one with conditions is in vain, wherever it stands.
-        _ => Some(format!("this rule adds nothing to the one at {}", other.place)),
+        _ => Some(format!(
+            "this rule about {} adds nothing to the one at {}; leave one of them out",
+            hosts(rule),
+            other.place
+        )),
     }
+}
+
+/// As they are read, the first of many.
+fn hosts(rule: &Rule) -> String {
+    let first = rule.hosts.first().map(ToString::to_string).unwrap_or_default();
+    let more = if rule.hosts.len() > 1 { " and others" } else { "" };
+    format!("`{first}`{more}")
 }
 
 #[cfg(test)]
@@ -95,23 +116,23 @@ mod tests {
         for (text, said) in [
             (
                 allow("\"a.example\"") + &allow("\"A.example.\""),
-                "w.toml:4:8: this rule says the same as the one at w.toml:2",
+                "w.toml:4:8: this rule about `a.example` says the same as the one at w.toml:2; leave it out",
             ),
             (
                 allow("\"a.b.example\"") + &allow("\"*.b.example\""),
-                "w.toml:2:8: this rule adds nothing to the one at w.toml:4",
+                "w.toml:2:8: this rule about `a.b.example` adds nothing to the one at w.toml:4; leave",
             ),
             (
                 allow("\"a.example\"\nport = 1") + &allow("\"a.example\"\nport = [1, 2]"),
-                "w.toml:2:8: this rule adds nothing",
+                "w.toml:2:8: this rule about `a.example` adds nothing",
             ),
             (
                 allow("\"a.example\"\nmethods = \"GET\"") + &allow("\"a.example\""),
-                "w.toml:2:8: this rule adds nothing",
+                "w.toml:2:8: this rule about `a.example` adds nothing",
             ),
             (
                 allow("\"a.example\"") + &deny("[\"a.example\", \"b.example\"]"),
-                "w.toml:2:8: this rule can never match: the [[deny]] rule at w.toml:4 wins",
+                "w.toml:2:8: this rule about `a.example` can never match: the [[deny]] rule at w.toml:4 wins over it; leave",
             ),
             (allow("\"a.example\"\nsplice = true"), "w.toml:2:8: `splice`: nobody sees which host"),
             (allow("\"a.example\"\ntcp = true\nport = 5432"), "w.toml:2:8: `tcp`: nobody sees"),

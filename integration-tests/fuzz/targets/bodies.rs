@@ -42,6 +42,22 @@ static STAND: LazyLock<Option<Stand>> = LazyLock::new(|| {
     Some(Stand { vault, grants, stand_in, host: "api.example.com".parse().ok()? })
 });
 
+/// Every byte stays but stand-ins that became the real value, one of them at the least.
+fn assert_only_swapped(before: &[u8], after: &[u8], stand_in: &str) {
+    let (mut before, mut after, mut swaps) = (before, after, 0);
+    while !before.is_empty() || !after.is_empty() {
+        if let (Some(rest), Some(real)) =
+            (before.strip_prefix(stand_in.as_bytes()), after.strip_prefix(REAL.as_bytes()))
+        {
+            (before, after, swaps) = (rest, real, swaps + 1);
+            continue;
+        }
+        assert_eq!(before.first(), after.first(), "a byte was changed");
+        (before, after) = (&before[1..], &after[1..]);
+    }
+    assert!(swaps > 0, "a secret is named, and nothing was swapped");
+}
+
 fuzz_target!(|input: (u8, Vec<u8>)| {
     let Some(stand) = STAND.as_ref() else { panic!("the stand is broken") };
     let (kind, raw) = input;
@@ -78,6 +94,8 @@ fuzz_target!(|input: (u8, Vec<u8>)| {
                 // The last of two names wins there, and two are refused here.
                 assert_eq!(pointed(&body).as_deref(), Some(stand.stand_in.as_str()));
                 assert_eq!(pointed(&swapped.bytes).as_deref(), Some(REAL));
+            } else {
+                assert_only_swapped(&body, &swapped.bytes, &stand.stand_in);
             }
         }
         Err(denial) => assert!(!format!("{denial:?}").contains(REAL)),

@@ -177,7 +177,7 @@ fn unknown_policy(policies: &Policies, name: &str) -> Refusal {
     };
     Refusal::new(
         format!("annotation {}: there is no policy `{}`", annotation::POLICY, shortened(name)),
-        remedy,
+        format!("{remedy} (a file that was just written is known within five seconds)"),
     )
 }
 

@@ -4,7 +4,7 @@ mod accept;
 mod decoder;
 
 pub(super) use accept::narrowed;
-pub(super) use decoder::Decoder;
+pub(super) use decoder::{Decoder, Undecodable};
 
 use http::{HeaderMap, header};
 

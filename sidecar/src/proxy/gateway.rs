@@ -52,6 +52,8 @@ pub struct Limits {
     pub handshake: Duration,
     /// From the decision to an upstream connection, over all addresses.
     pub connect: Duration,
+    /// What is under way on an HTTP/2 connection that takes no new requests has so long; nobody has to believe GOAWAY.
+    pub ending: Duration,
     /// Idle upstream connections, of all containers.
     pub pooled: usize,
 }
@@ -64,6 +66,7 @@ impl Default for Limits {
             first_bytes: Duration::from_secs(10),
             handshake: Duration::from_secs(10),
             connect: Duration::from_secs(10),
+            ending: Duration::from_secs(10),
             pooled: 512,
         }
     }
@@ -161,7 +164,18 @@ impl Gateway {
 
     /// Serves a connection's requests until it ends. Dropping the future cuts it.
     pub async fn converse(&self, stream: Stream, downstream: &Downstream) {
-        self.proxy.process_new(stream, &downstream.ending()).await;
+        let (shutdown, mut ending) = (downstream.ending(), downstream.ending());
+        let served = self.proxy.process_new(stream, &shutdown);
+        let cut = async {
+            // It never comes, where the connection goes first.
+            drop(ending.wait_for(|ending| *ending).await);
+            tokio::time::sleep(self.limits.ending).await;
+        };
+        tokio::select! {
+            biased;
+            _ = served => {}
+            () = cut => {}
+        }
     }
 
     /// Closes idle kept-alive connections, for a shutdown that waits for those that work.

@@ -85,17 +85,7 @@ fn join_cookies(request: &mut RequestHeader) -> Result<()> {
 /// Asks for an answer that can be searched, from a host that gets a secret of the container; for WebSockets without
 /// extensions, whose frames could not be read; and for another protocol, if policy lets the request ask for one.
 pub(super) fn readable(request: &mut RequestHeader, plan: &Plan) -> Result<()> {
-    match &plan.target.upgrade {
-        Upgrade::WebSocket if plan.searches.of_frames() => {
-            request.remove_header(&header::SEC_WEBSOCKET_EXTENSIONS);
-        }
-        // pingora leaves only WebSockets in.
-        Upgrade::Other(protocol) => {
-            request.insert_header(header::CONNECTION, "Upgrade")?;
-            request.insert_header(header::UPGRADE, protocol.as_str())?;
-        }
-        _ => {}
-    }
+    ask_for(request, &plan.target.upgrade, plan.searches.of_frames())?;
     if !plan.searches.bound {
         return Ok(());
     }
@@ -108,6 +98,27 @@ pub(super) fn readable(request: &mut RequestHeader, plan: &Plan) -> Result<()> {
         request.insert_header(grpc::ACCEPT_ENCODING, "identity")?;
     }
     Ok(())
+}
+
+/// What the connection is to become, and nothing else, whatever pingora made of the header: by its word alone, it would ask for
+/// a WebSocket that nobody looks into, and it leaves no other protocol in.
+fn ask_for(request: &mut RequestHeader, upgrade: &Upgrade, of_frames: bool) -> Result<()> {
+    let asked = request.remove_header(&header::UPGRADE).is_some();
+    let name = match upgrade {
+        Upgrade::WebSocket => "websocket",
+        Upgrade::Other(protocol) => protocol.as_str(),
+        Upgrade::None | Upgrade::Ignored => {
+            if asked {
+                request.remove_header(&header::CONNECTION);
+            }
+            return Ok(());
+        }
+    };
+    if *upgrade == Upgrade::WebSocket && of_frames {
+        request.remove_header(&header::SEC_WEBSOCKET_EXTENSIONS);
+    }
+    request.insert_header(header::CONNECTION, "Upgrade")?;
+    request.insert_header(header::UPGRADE, name)
 }
 
 /// Takes out what would lead the client around the sidecar (RFC 7838), or what speaks of a proxy.
@@ -206,6 +217,36 @@ mod tests {
             request.append_header("cookie", "b=2").unwrap();
             swap(&mut request, &HeaderMap::new(), &Swaps::default()).unwrap();
             assert_eq!(request.headers.get_all("cookie").iter().collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn only_what_was_judged_is_asked_for() {
+        let other = || Upgrade::Other("SPDY/3.1".parse().unwrap());
+        for (upgrade, asked) in [
+            (Upgrade::None, None),
+            (Upgrade::Ignored, None),
+            (Upgrade::WebSocket, Some("websocket")),
+            (other(), Some("SPDY/3.1")),
+        ] {
+            for found in [&[][..], &["websocket"], &["websocket", "h2c"], &["SPDY/3.1"]] {
+                let mut request = RequestHeader::build("GET", b"/", None).unwrap();
+                for protocol in found {
+                    request.append_header("upgrade", *protocol).unwrap();
+                    request.append_header("connection", "Upgrade").unwrap();
+                }
+                request.insert_header("sec-websocket-extensions", "permessage-deflate").unwrap();
+                ask_for(&mut request, &upgrade, true).unwrap();
+                let all: Vec<_> = request.headers.get_all("upgrade").iter().collect();
+                assert_eq!(all, asked.iter().collect::<Vec<_>>(), "{upgrade:?} {found:?}");
+                assert_eq!(
+                    request.headers.contains_key("connection"),
+                    asked.is_some(),
+                    "{upgrade:?} {found:?}"
+                );
+                let extensions = request.headers.contains_key("sec-websocket-extensions");
+                assert_eq!(extensions, upgrade != Upgrade::WebSocket);
+            }
         }
     }
 

@@ -21,6 +21,7 @@ use crate::credentials::{
     CredentialDenial, Fields, Grants, RequestHead, Swaps, Vault, examine, examine_body, fields, mutations,
     no_override, overriding,
 };
+use crate::decide::Permit;
 use crate::dns::Upstream;
 use crate::operator;
 use crate::reason::Reason;
@@ -65,8 +66,7 @@ impl Engine {
             })?;
         exchange.admitted = Some(permit.rule().to_owned());
         if permit.given().max_body.is_some_and(|most| length(headers).is_some_and(|length| length > most)) {
-            let remedy = Some(format!("send less, or change `max-body` at {}", permit.rule()));
-            return Err(Page { remedy, ..exchange.refuse(Reason::BodyTooLarge) });
+            return Err(too_large(exchange, &permit));
         }
         if let Err(remedy) = target.upgrade.within(&permit) {
             return Err(Page { remedy: Some(remedy), ..exchange.refuse(Reason::UpgradeNotAllowed) });
@@ -147,6 +147,9 @@ impl Engine {
             Ok(judged) => judged,
             Err(page) => return Ok(Err(page)),
         };
+        if upstream.permit().given().max_body.is_some_and(|most| body.len() as u64 > most) {
+            return Ok(Err(too_large(exchange, upstream.permit())));
+        }
         if body.is_empty() {
             return Ok(Ok(((target, upstream, swaps, searches), None)));
         }
@@ -166,6 +169,11 @@ impl Engine {
             Err(denial) => Ok(Err(denied(exchange, denial))),
         }
     }
+}
+
+fn too_large(exchange: &mut Exchange, permit: &Permit) -> Page {
+    let remedy = Some(format!("send less, or change `max-body` at {}", permit.rule()));
+    Page { remedy, ..exchange.refuse(Reason::BodyTooLarge) }
 }
 
 /// Of the body, as it is announced.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::coding::{self, Decoder};
+use super::coding::{self, Decoder, Undecodable};
 use super::failure::Failure;
 use super::request::Upgrade;
 use super::searches::Searches;
@@ -54,7 +54,9 @@ impl Upload {
                 let side = Side::new(Sender::Client, Replacing::Text, searches.text(), searches.requests());
                 Body::WebSocket(Box::new(side))
             }
-            _ => Body::Plain { detector: Detector::new(searches.requests()), encoded: None },
+            Upgrade::WebSocket | Upgrade::Other(_) | Upgrade::None | Upgrade::Ignored => {
+                Body::Plain { detector: Detector::new(searches.requests()), encoded: None }
+            }
         };
         Self { body, upgraded: true, stand_ins: before.map_or(0, Self::stand_ins) }
     }
@@ -72,6 +74,11 @@ impl Upload {
                 if let Some(inside) = encoded {
                     match inside.decoder.push(&chunk) {
                         Ok(text) => found.extend(inside.detector.push(text)),
+                        Err(error @ Undecodable::Bomb(_)) => {
+                            let (reason, detail) = (Reason::BodyTooLarge, error.to_string());
+                            let failure = Failure { reason, detail, client_gone: false };
+                            return Err(Stopped { failure, secret: None });
+                        }
                         // It is the upstream's to refuse; what was read so far was searched.
                         Err(_) => *encoded = None,
                     }

@@ -54,6 +54,9 @@ impl Answer {
         let replaced_in_heads = clean_head(head, searches)?;
         let mut answer = Self { decoder: None, body: Body::Untouched, rest: Bytes::new(), replaced_in_heads };
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            if matches!(upgrade, Upgrade::None | Upgrade::Ignored) {
+                return Err(unreadable("it switches to another protocol, which nobody asked for"));
+            }
             if let Upgrade::Other(protocol) = upgrade {
                 let became = head.headers.get(header::UPGRADE).and_then(|value| value.to_str().ok());
                 if became.and_then(Protocol::from_wire).as_ref() != Some(protocol) {

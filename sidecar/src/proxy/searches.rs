@@ -72,7 +72,7 @@ impl Searches {
 
     /// Whether WebSockets are read frame by frame; without any secret there is nothing to look for.
     pub(super) fn of_frames(&self) -> bool {
-        !self.requests.is_empty()
+        !self.requests.is_empty() || !self.answers.is_empty()
     }
 
     /// Whether a header of an answer holds anything that it is scrubbed of.

@@ -105,6 +105,45 @@ async fn a_websocket_protocol_is_swapped_in_the_handshake() {
 }
 
 #[tokio::test]
+async fn a_query_and_a_header_are_swapped_in_the_handshake_too() {
+    for (provider, query, header) in [
+        ("kind = \"api-key\"\nplacements = \"query key\"", "?a=b&key=STAND-IN", "X-Kept: yes"),
+        ("kind = \"bearer\"", "", "Authorization: Bearer STAND-IN"),
+        ("kind = \"api-key\"\nplacements = \"cookie sid\"", "", "Cookie: sid=STAND-IN"),
+    ] {
+        let world = world(provider, Protocols::Both).await;
+        let head = format!(
+            "GET /ws{query} HTTP/1.1\r\nHost: HOST\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{header}\r\n\r\n"
+        );
+        let answer = exchange(&world, &head).await;
+        assert!(answer.starts_with("HTTP/1.1 101"), "{answer:?}");
+        assert!(!answer.contains(REAL), "{answer}");
+        let seen = world.upstream.last();
+        let (name, value) = header.split_once(": ").unwrap();
+        assert_eq!(seen.uri, format!("/ws{query}").replace("STAND-IN", REAL).as_str());
+        assert_eq!(seen.headers[&name.to_lowercase()], value.replace("STAND-IN", REAL));
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_credential_passes_where_its_secret_says_so() {
+    for (more, status) in [("", 403), ("\nforeign = \"allow\"", 200)] {
+        let world = World::new().await;
+        let provider = format!("kind = \"api-key\"\nplacements = \"header x-api-key\"{more}");
+        let declared = crate::world::declared(&provider);
+        world.vault.replace(std::sync::Arc::new(crate::world::vault(REAL, &declared)));
+        let mut client = Client::new(&world, H1).await;
+        let request = client.request("/hello").header("x-api-key", "sk-somebody-elses-own-1");
+        let (head, _) = whole(client.send(request.body(nothing()).unwrap()).await.unwrap()).await;
+        assert_eq!(head.status.as_u16(), status, "{more}");
+        if status == 200 {
+            assert_eq!(world.upstream.last().headers["x-api-key"], "sk-somebody-elses-own-1");
+        }
+    }
+}
+
+#[tokio::test]
 async fn methods_and_paths_are_kept_to() {
     let world = world("kind = \"bearer\"\nmethods = [\"GET\"]\npaths = [\"/v1/**\"]", Protocols::Both).await;
     for (method, path, status) in [

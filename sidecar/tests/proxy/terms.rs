@@ -164,6 +164,23 @@ async fn a_body_is_as_large_as_the_rule_says() {
     }
 }
 
+/// One that is read before anything is sent is no exception.
+#[tokio::test]
+async fn a_body_that_is_read_is_as_large_as_the_rule_says_too() {
+    let world = World::new().await;
+    let provider = "kind = \"api-key\"\nplacements = \"form /upload token\"";
+    world.vault.replace(Arc::new(crate::world::vault(crate::world::REAL, &crate::world::declared(provider))));
+    allow(&world, &format!("port = {}\nmax-body = \"1K\"", world.upstream.port()));
+    for (bytes, status) in [(1024, 200), (1025, 413)] {
+        let mut client = Client::new(&world, H1).await;
+        let request = client.request("/upload").method("POST");
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        let (head, _) = whole(client.send(request.body(chunked(bytes)).unwrap()).await.unwrap()).await;
+        assert_eq!(head.status.as_u16(), status, "{bytes}");
+    }
+    assert_eq!(world.upstream.requests(), 1);
+}
+
 #[tokio::test]
 async fn requests_are_as_many_as_the_rule_says() {
     let world = World::new().await;

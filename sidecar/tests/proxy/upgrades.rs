@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use understudy::credentials::Rights;
 use understudy_policies::{Policy, PolicySet};
 
-use crate::client::{Client, H1, full, whole};
+use crate::client::{Client, H1, full, nothing, whole};
 use crate::frames::Tunnel;
 use crate::world::{HOST, REAL, STAND_IN, World};
 
@@ -96,6 +96,45 @@ async fn a_real_value_in_it_ends_the_connection() {
     );
     let received = String::from_utf8(world.upstream.seen.received.lock().unwrap().clone()).unwrap();
     assert!(!received.contains(REAL) && received.contains("before"), "{received}");
+}
+
+/// pingora would make a WebSocket of the first, which then nobody would look into.
+#[tokio::test]
+async fn what_is_not_asked_for_rightly_is_not_asked_for_at_all() {
+    let world = World::new().await;
+    for (method, connection, protocol) in
+        [("GET", "close", "websocket"), ("POST", "close", "websocket"), ("GET", "upgrade", "h2c")]
+    {
+        let mut client = Client::new(&world, H1).await;
+        let request = client.request("/switch").method(method).header("connection", connection);
+        let request = request.header("upgrade", protocol).header("x-becomes", "websocket");
+        let body = if method == "POST" { full("{}") } else { nothing() };
+        let (head, _) = whole(client.send(request.body(body).unwrap()).await.unwrap()).await;
+        let seen = world.upstream.last();
+        assert!(!seen.headers.contains_key("upgrade"), "{protocol}: {:?}", seen.headers);
+        // The upstream switches all the same.
+        assert_eq!(
+            (head.status.as_u16(), &head.headers["x-understudy-reason"]),
+            (502, &"unreadable-answer".parse().unwrap())
+        );
+    }
+}
+
+/// It could not be told there which bytes are the body's.
+#[tokio::test]
+async fn an_endpoint_that_reads_credentials_from_bodies_becomes_nothing_else() {
+    let world = world().await;
+    let provider = "kind = \"api-key\"\nplacements = \"form /switch token\"";
+    world.vault.replace(Arc::new(crate::world::vault(REAL, &crate::world::declared(provider))));
+    let mut client = Client::new(&world, H1).await;
+    let request = client.request("/switch").method("POST").header("connection", "Upgrade");
+    let request =
+        request.header("upgrade", "SPDY/3.1").header("content-type", "application/x-www-form-urlencoded");
+    let request = request.body(full(format!("token={STAND_IN}"))).unwrap();
+    let (head, page) = whole(client.send(request).await.unwrap()).await;
+    assert_eq!(head.headers["x-understudy-reason"], "upgrade-not-allowed");
+    assert!(String::from_utf8_lossy(&page).contains("reads credentials from bodies"), "{page:?}");
+    assert_eq!(world.upstream.requests(), 0);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! What a container sends: a real value goes nowhere, wherever it is in a body; a stand-in is only counted.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -10,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::client::{Client, H1, H2, WAYS, full, nothing, tls, whole};
 use crate::upstream::Protocols;
-use crate::world::{HOST, REAL, STAND_IN, TO_HOST, World};
+use crate::world::{BEARER, HOST, OTHER, Options, REAL, STAND_IN, TO_HOST, World, declared, vault};
 
 #[tokio::test]
 async fn a_real_value_is_stopped_before_its_end_goes_upstream() {
@@ -123,10 +124,50 @@ async fn a_real_value_ends_an_http2_connection_when_its_other_streams_have_ended
     }
 }
 
+/// What does not end by itself is cut.
+#[tokio::test]
+async fn nobody_holds_such_a_connection_open() {
+    let limits =
+        understudy::proxy::Limits { ending: std::time::Duration::from_millis(300), ..Default::default() };
+    let world = World::with(Options { limits, protocols: Protocols::Http2, ..Options::default() }).await;
+    let mut client = Client::new(&world, H2).await;
+    let _script = world.upstream.script();
+    let request = client.request("/script").body(nothing()).unwrap();
+    let running = client.send(request).await.unwrap();
+    let request =
+        client.request("/hello").header("authorization", format!("Bearer {REAL}")).body(nothing()).unwrap();
+    assert_eq!(whole(client.send(request).await.unwrap()).await.0.status, 403);
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(20), running.into_body().collect());
+    assert!(ended.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn a_bomb_is_refused_as_it_could_hide_anything() {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(&vec![b'x'; 64 << 20]).unwrap();
+    encoder.write_all(REAL.as_bytes()).unwrap();
+    let bomb = encoder.finish().unwrap();
+    for alpn in [H1, H2] {
+        let world = World::new().await;
+        let mut client = Client::new(&world, alpn).await;
+        let request = client.request("/sink").method("POST").header("content-encoding", "gzip");
+        let (head, page) = whole(client.send(request.body(full(bomb.clone())).unwrap()).await.unwrap()).await;
+        assert_eq!(
+            (head.status.as_u16(), &head.headers["x-understudy-reason"]),
+            (413, &"body-too-large".parse().unwrap())
+        );
+        assert!(String::from_utf8_lossy(&page).contains("grows too much"), "{page:?}");
+        assert!(world.upstream.seen.received.lock().unwrap().len() < bomb.len());
+    }
+}
+
+/// At a host of their secret as at another one: what a program prints must not stop an agent.
 #[tokio::test]
 async fn stand_ins_in_a_body_go_on_and_are_counted() {
-    for (alpn, protocols) in WAYS {
+    for ((alpn, protocols), of) in WAYS.into_iter().flat_map(|way| [(way, HOST), (way, OTHER)]) {
         let world = World::speaking(protocols).await;
+        let declared = declared(BEARER).replace(HOST, of);
+        world.vault.replace(Arc::new(vault(REAL, &declared)));
         let mut client = Client::new(&world, alpn).await;
         let body = format!("{STAND_IN} and {STAND_IN}");
         let request = client.request("/sink").method("POST").body(full(body.clone())).unwrap();

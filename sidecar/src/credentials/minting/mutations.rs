@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, UPGRADE};
 use percent_encoding::percent_decode_str;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use understudy_policies::Readings;
@@ -29,6 +29,11 @@ pub fn are_asked(
     for _ in 0..3 {
         refused.check(&query)?;
         query = percent_decode_str(&query).decode_utf8_lossy().into_owned();
+    }
+    if head.headers.contains_key(UPGRADE) {
+        let remedy = "ask by POST: in messages of a WebSocket, mutations that create credentials are not looked for; \
+                      or allow what they create by `minting` of the secret";
+        return Err(denial(Reason::CredentialMinting, "Upgrade", remedy));
     }
     if !may_have_body(head) {
         return Ok(false);
@@ -177,15 +182,23 @@ mod tests {
         kind: &'static str,
         body: &str,
     ) -> Result<bool, CredentialDenial> {
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
+        asked_with(more, (Method::POST, url), &headers, body)
+    }
+
+    fn asked_with(
+        more: &str,
+        (method, url): (Method, &'static str),
+        headers: &HeaderMap,
+        body: &str,
+    ) -> Result<bool, CredentialDenial> {
         let text = declared("shop", more).replace("api.example.com", "shop.example.com");
         let text = text.replace("kind = \"api-key\"", "like = \"shopify-admin-token\"");
         let value = "shpat_0123456789abcdef0123456789abcdef";
         let vault = vault(&text, &Values::from([("shop", value)]));
         assert!(vault.secret("shop").is_some(), "{:?}", vault.unusable());
-        let (host, uri, method) = ("shop.example.com".parse().unwrap(), Uri::from_static(url), Method::POST);
-        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
-        let head =
-            RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers: &headers };
+        let (host, uri) = ("shop.example.com".parse().unwrap(), Uri::from_static(url));
+        let head = RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers };
         let (grants, swaps) = (["shop"].into_iter().collect(), Swaps::default());
         if !are_asked(&vault, &grants, &head, &swaps)? {
             return Ok(false);
@@ -231,6 +244,20 @@ mod tests {
         let by_url =
             asked("", "/admin/api/1/graphql?query=mutation%7Bwebhook%53ubscriptionCreate%7D", JSON, "{}");
         assert_eq!(by_url.unwrap_err().reason, secret);
+    }
+
+    /// Nobody looks into its messages for them.
+    #[test]
+    fn a_websocket_to_such_an_address_is_refused_unless_nothing_is_left_to_look_for() {
+        let upgrade = |more, url| {
+            let headers = HeaderMap::from_iter([(UPGRADE, HeaderValue::from_static("websocket"))]);
+            asked_with(more, (Method::GET, url), &headers, "")
+        };
+        let denial = upgrade("", URL).unwrap_err();
+        assert_eq!(denial.reason, Reason::CredentialMinting);
+        assert!(denial.remedy.contains("ask by POST"), "{denial:?}");
+        assert_eq!(upgrade("", "/admin/api/2026-01/products.json"), Ok(false));
+        assert_eq!(upgrade("minting = [\"webhook\", \"api-key\"]", URL), Ok(false));
     }
 
     #[test]

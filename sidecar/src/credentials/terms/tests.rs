@@ -152,7 +152,7 @@ fn refusals_name_the_annotation_or_variable_and_the_way_out() {
             &[(annotation::POLICY, "qqqq")],
             none,
             "no policy",
-            "known are: broken, git-hosts, github-pr, locked, open, web, harness-only",
+            "known are: broken, git-hosts, github-pr, locked, open, web, harness-only (a file that was just written is known",
         ),
         (&[(annotation::ALLOW, "*")], none, "understudy.allow: \"*\": a bare `*`", "write host names"),
         (&[(annotation::NETWORK, "host")], none, "understudy.network: \"host\"", "--network=none"),

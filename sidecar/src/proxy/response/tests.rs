@@ -120,7 +120,15 @@ fn what_cannot_be_read_is_refused_at_a_bound_host_alone() {
         assert!(answer(OTHER).is_ok());
     }
     let extension = [("sec-websocket-extensions", "permessage-deflate")];
-    assert!(begin(&mut head(101, &extension), BOUND).is_err());
+    for (upgrade, headers, is_read) in [
+        (Upgrade::WebSocket, &extension[..], false),
+        (Upgrade::WebSocket, &[], true),
+        (Upgrade::None, &[], false),
+        (Upgrade::Ignored, &[], false),
+    ] {
+        let answer = Answer::begin(&mut head(101, headers), &searches(BOUND).0, &Method::GET, &upgrade);
+        assert_eq!(answer.is_ok(), is_read, "{upgrade:?} {headers:?}");
+    }
     // No body, nothing to read.
     assert!(begin(&mut head(304, &[("content-encoding", "compress")]), BOUND).is_ok());
 }
@@ -141,7 +149,8 @@ fn heads_and_trailers_are_cleaned() {
             ],
         );
         head.set_reason_phrase(Some(REAL)).unwrap();
-        let answer = Answer::begin(&mut head, &searches, &Method::GET, &Upgrade::None).unwrap();
+        let upgrade = if status == 101 { Upgrade::WebSocket } else { Upgrade::None };
+        let answer = Answer::begin(&mut head, &searches, &Method::GET, &upgrade).unwrap();
         let location = head.headers["location"].to_str().unwrap();
         let again: String = stand_in.bytes().map(|byte| format!("%{byte:02X}")).collect();
         assert_eq!(location, format!("/?key={stand_in}&again={again}"));
