@@ -116,8 +116,11 @@ pub(crate) fn time(text: &str) -> Result<Duration, TermsError> {
     seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs).ok_or(TermsError::Time)
 }
 
-/// Bytes.
-pub(crate) fn size(text: &str) -> Result<u64, TermsError> {
+/// Bytes: `4096`, or with a unit of 1024, as `64K`.
+///
+/// # Errors
+/// If it is written otherwise.
+pub fn size(text: &str) -> Result<u64, TermsError> {
     let (number, unit) = match text.as_bytes().last() {
         Some(b'K') => (text.strip_suffix('K'), 1 << 10),
         Some(b'M') => (text.strip_suffix('M'), 1 << 20),

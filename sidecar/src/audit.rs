@@ -1,5 +1,6 @@
 //! One JSON line for each request, or for each connection that never became one. Names of secrets, never a value.
 
+pub mod file;
 mod lines;
 mod recent;
 
@@ -9,6 +10,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use self::file::{AuditFile, Rotating};
 use self::lines::Lines;
 use crate::bell::Bell;
 use crate::container::Container;
@@ -146,8 +148,15 @@ impl Audit {
         Self { lines: Lines::new(sink), vault, ledger, metrics, notifier: None }
     }
 
-    pub fn stdout(vault: Current<Vault>) -> Self {
-        Self::new(io::stdout(), vault)
+    /// To the operator's file, or to standard output.
+    ///
+    /// # Errors
+    /// If the file cannot be opened or made.
+    pub fn open(file: Option<&AuditFile>, vault: Current<Vault>) -> io::Result<Self> {
+        Ok(match file {
+            Some(file) => Self::new(Rotating::open(file.clone())?, vault),
+            None => Self::new(io::stdout(), vault),
+        })
     }
 
     /// The same, and the operator's command is told of leaks and of hosts that are refused for the first time.

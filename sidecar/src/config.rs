@@ -10,10 +10,12 @@ use ipnet::Ipv4Net;
 use serde::Deserialize;
 use toml::Spanned;
 use understudy_policies::document::OneOrMany as Patterns;
+use understudy_policies::terms::size;
 use understudy_policies::{HostName, HostPattern};
 
 use crate::accounts::Store;
 use crate::accounts::seal::{self, KeyError, StoreKey};
+use crate::audit::file::{AuditFile, Sync};
 use crate::credentials::source::written::Written;
 use crate::credentials::{Source, Surroundings};
 use crate::dns::{PinnedAddress, ProxyCredentials, ProxyHost, SyntheticRange, UpstreamProxy};
@@ -109,6 +111,8 @@ pub struct Settings {
     pub notify: Vec<String>,
     /// Where counts can be read over HTTP; None: nowhere.
     pub metrics: Option<SocketAddr>,
+    /// Where audit lines go; None: to standard output.
+    pub audit: Option<AuditFile>,
 }
 
 /// `[upstream-proxy]`: the HTTP proxy that the sidecar itself leaves by.
@@ -191,8 +195,10 @@ impl Settings {
             upstream_proxy.map_err(|(key, why)| value(&format!("upstream-proxy.{key}"), why))?;
         let metrics = file.metrics.map(|metrics| listening(&metrics).map_err(|why| value("metrics", why)));
         let metrics = metrics.transpose()?;
+        let audit = file.audit.map(audit).transpose();
+        let audit = audit.map_err(|(key, why)| value(&format!("audit.{key}"), why))?;
         let (extra_ca, notify) = (file.extra_ca, file.notify);
-        Ok(Self { extra_ca, resolvers, synthetic_range, names, upstream_proxy, notify, metrics })
+        Ok(Self { extra_ca, resolvers, synthetic_range, names, upstream_proxy, notify, metrics, audit })
     }
 }
 
@@ -206,6 +212,16 @@ struct File {
     upstream_proxy: Option<ProxyTable>,
     notify: Vec<String>,
     metrics: Option<PortOrAddress>,
+    audit: Option<AuditTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct AuditTable {
+    file: PathBuf,
+    max_size: Option<String>,
+    keep: Option<u32>,
+    sync: Option<Sync>,
 }
 
 #[derive(Deserialize)]
@@ -244,6 +260,28 @@ impl OneOrMany {
             Self::Many(texts) => texts,
         }
     }
+}
+
+/// Its settings, or the key that is wrong and why.
+fn audit(table: AuditTable) -> Result<AuditFile, (&'static str, String)> {
+    if !table.file.is_absolute() || table.file.file_name().is_none() {
+        return Err((
+            "file",
+            "expected the absolute path of a file, as \"/var/lib/understudy/audit.jsonl\"".to_owned(),
+        ));
+    }
+    let max_size = match table.max_size {
+        Some(text) => size(&text).map_err(|error| ("max-size", error.to_string()))?,
+        None => 64 << 20,
+    };
+    if max_size < 1 << 16 {
+        return Err(("max-size", "at least \"64K\": a file holds some lines".to_owned()));
+    }
+    let keep = table.keep.unwrap_or(8);
+    if keep > 1000 {
+        return Err(("keep", "1000 former files at most".to_owned()));
+    }
+    Ok(AuditFile { path: table.file, max_size, keep, sync: table.sync.unwrap_or(Sync::Never) })
 }
 
 /// Its settings, or the key that is wrong and why.
@@ -366,6 +404,32 @@ mod tests {
         ] {
             let error = of(text).unwrap_err();
             assert!(error.contains(needle), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn audit_lines_go_to_a_file_if_one_is_named() {
+        let audit = |text: &str| parse(text).map(|settings| settings.audit);
+        assert_eq!(audit("").unwrap(), None);
+        let path = PathBuf::from("/var/lib/understudy/audit.jsonl");
+        let file = AuditFile { path, max_size: 64 << 20, keep: 8, sync: Sync::Never };
+        let table = "[audit]\nfile = \"/var/lib/understudy/audit.jsonl\"\n";
+        assert_eq!(audit(table).unwrap(), Some(file.clone()));
+        let more = format!("{table}max-size = \"1M\"\nkeep = 0\nsync = \"write\"\n");
+        let expected = AuditFile { max_size: 1 << 20, keep: 0, sync: Sync::Write, ..file };
+        assert_eq!(audit(&more).unwrap(), Some(expected));
+        for (wrong, said) in [
+            ("file = \"audit.jsonl\"".to_owned(), "audit.file: expected the absolute path"),
+            ("file = \"/\"".to_owned(), "audit.file: "),
+            ("max-size = \"1M\"".to_owned(), "missing field `file`"),
+            (format!("{}max-size = \"1\"", &table[8..]), "audit.max-size: at least"),
+            (format!("{}max-size = \"1T\"", &table[8..]), "audit.max-size: write a size"),
+            (format!("{}keep = 1001", &table[8..]), "audit.keep: 1000"),
+            (format!("{}sync = \"often\"", &table[8..]), "unknown variant"),
+            (format!("{}other = 1", &table[8..]), "unknown field"),
+        ] {
+            let error = audit(&format!("[audit]\n{wrong}\n")).unwrap_err().to_string();
+            assert!(error.contains(said), "{wrong}: {error}");
         }
     }
 

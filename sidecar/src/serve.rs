@@ -67,7 +67,10 @@ async fn serve(directories: &Directories, live: Arc<Live>, workers: Workers, dra
     let mut hangup = signal(SignalKind::hangup())?;
 
     let notifier = notifier(&live)?;
-    let audit = Audit::stdout(live.vault().clone()).notifying(notifier.clone());
+    let settings = &live.current().settings;
+    let audit = Audit::open(settings.audit.as_ref(), live.vault().clone())
+        .context("sidecar.toml: audit: file: it cannot be opened; name one in a directory that the sidecar can write to")?
+        .notifying(notifier.clone());
     let resolver = Current::new(Arc::new(resolver(&live.current())?));
     let (registry, listener, gateway) = build(directories, &live, &resolver, workers, &audit, notifier)?;
     open_metrics(&live, &registry)?;
