@@ -18,8 +18,8 @@ use super::request::{Head, Target, Upgrade, target, written};
 use super::searches::Searches;
 use crate::connection::Standing;
 use crate::credentials::{
-    CredentialDenial, Fields, Grants, RequestHead, Swaps, Vault, examine, examine_body, fields, mutations,
-    no_override, overriding,
+    CredentialDenial, Fields, Grants, RequestHead, Signing, Swaps, Vault, examine, examine_body, fields,
+    mutations, no_override, overriding,
 };
 use crate::decide::Permit;
 use crate::dns::Upstream;
@@ -150,13 +150,23 @@ impl Engine {
         if upstream.permit().given().max_body.is_some_and(|most| body.len() as u64 > most) {
             return Ok(Err(too_large(exchange, upstream.permit())));
         }
+        let (vault, rights) = (self.vault.current(), downstream.container.rights());
+        let head = head_of(session, &host, &uri, verified_tls);
+        if let Some(signing) = swaps.signing.as_mut().filter(|signing| signing.needs_body())
+            && let Some(written) = written(session.req_header())
+            && let Err(denial) = signing.settle(&RequestHead { uri: &written, ..head }, &body)
+        {
+            return Ok(Err(denied(exchange, denial)));
+        }
         if body.is_empty() {
             return Ok(Ok(((target, upstream, swaps, searches), None)));
         }
-        let (vault, rights) = (self.vault.current(), downstream.container.rights());
-        let head = head_of(session, &host, &uri, verified_tls);
         match examine_body(&vault, &rights.grants, head, fields, &body) {
             Ok(swapped) => {
+                // What is signed must not be changed.
+                if swaps.signing.is_some() && !swapped.secrets.is_empty() {
+                    return Ok(Err(exchange.refuse(Reason::CredentialMisplaced)));
+                }
                 swaps.add(swapped.secrets);
                 let checked = no_override(&vault, &head, &swaps, fields, &body)
                     .and_then(|()| mutations::check_body(&vault, &rights.grants, &head, &swaps, &body));
@@ -196,7 +206,8 @@ fn wanted(
         None => overriding(vault, head, swaps)?,
         fields => fields,
     };
-    Ok(fields.or(mutations.then_some(Fields::Other)))
+    let signed = swaps.signing.as_ref().is_some_and(Signing::needs_body);
+    Ok(fields.or((mutations || signed).then_some(Fields::Other)))
 }
 
 /// What of the request says which credentials it may carry.
