@@ -87,7 +87,7 @@ reasons! {
     SigningUnsupported = "signing-unsupported",
     /// A body that has a field for a credential, and is too large to be read before it is sent.
     BodyTooLarge = "body-too-large",
-    /// Such a body that is compressed.
+    /// Such a body in a coding that cannot be undone.
     BodyEncoded = "body-encoded",
     /// A body of a type that no placement is about, at an endpoint that reads credentials from bodies.
     BodyUndeclared = "body-undeclared",

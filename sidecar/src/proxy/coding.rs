@@ -6,6 +6,8 @@ mod decoder;
 pub(super) use accept::narrowed;
 pub(super) use decoder::{Decoder, Undecodable};
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, header};
 
 /// One that can be undone.
@@ -49,6 +51,18 @@ pub(super) fn of(headers: &HeaderMap) -> Result<Option<Coding>, UnknownCoding> {
         }
     }
     Ok(found)
+}
+
+/// The coding of a message, if it can be undone, and its headers once it is.
+pub(super) fn undone(headers: &HeaderMap) -> (Option<Coding>, Cow<'_, HeaderMap>) {
+    match of(headers) {
+        Ok(Some(coding)) => {
+            let mut plain = headers.clone();
+            plain.remove(header::CONTENT_ENCODING);
+            (Some(coding), Cow::Owned(plain))
+        }
+        Ok(None) | Err(UnknownCoding) => (None, Cow::Borrowed(headers)),
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ use pingora_http::RequestHeader;
 use pingora_proxy::Session;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::coding::{Coding, Decoder, Undecodable};
+use crate::reason::Reason;
+
 /// Of a body with a Content-Length.
 const MAX: usize = 1 << 20;
 /// What pingora's buffer holds.
@@ -23,6 +26,8 @@ pub(crate) const HELD_AT_ONCE: usize = 32;
 /// The body that goes upstream. Does not print.
 pub(super) struct HeldBody {
     bytes: Bytes,
+    /// Whether its coding was undone, so that it must not be named any more.
+    decoded: bool,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -72,6 +77,39 @@ pub(super) async fn read(session: &mut Session) -> Result<std::result::Result<By
     Ok(Ok(body.freeze()))
 }
 
+/// Why a body in a coding cannot be looked into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unreadable {
+    #[error("decoded, it may have 1 MiB")]
+    TooLarge,
+    #[error(transparent)]
+    Undecodable(#[from] Undecodable),
+}
+
+impl Unreadable {
+    pub(super) fn reason(self) -> Reason {
+        match self {
+            Self::TooLarge | Self::Undecodable(Undecodable::Bomb(_)) => Reason::BodyTooLarge,
+            Self::Undecodable(_) => Reason::Malformed,
+        }
+    }
+}
+
+/// What a body says.
+pub(super) fn decoded(body: &Bytes, coding: Coding) -> std::result::Result<Bytes, Unreadable> {
+    let mut decoder = Decoder::new(coding);
+    let mut out = BytesMut::new();
+    // In parts: each is bounded by what is read for it.
+    for part in body.chunks(4096) {
+        out.extend_from_slice(&decoder.push(part)?);
+        if out.len() > MAX {
+            return Err(Unreadable::TooLarge);
+        }
+    }
+    decoder.finish()?;
+    Ok(out.freeze())
+}
+
 fn length(request: &RequestHeader) -> Option<usize> {
     if request.headers.contains_key(header::TRANSFER_ENCODING) {
         return None;
@@ -81,12 +119,20 @@ fn length(request: &RequestHeader) -> Option<usize> {
 
 impl HeldBody {
     pub(super) fn new(bytes: impl AsRef<[u8]> + Send + 'static, permit: OwnedSemaphorePermit) -> Self {
-        Self { bytes: Bytes::from_owner(bytes), _permit: permit }
+        Self { bytes: Bytes::from_owner(bytes), decoded: false, _permit: permit }
+    }
+
+    /// One that the container sent in a coding.
+    pub(super) fn decoded(bytes: impl AsRef<[u8]> + Send + 'static, permit: OwnedSemaphorePermit) -> Self {
+        Self { decoded: true, ..Self::new(bytes, permit) }
     }
 
     /// States the length of what is sent, where the client stated one. Its `Expect` was answered.
     pub(super) fn announce(&self, request: &mut RequestHeader) -> Result<()> {
         request.remove_header(&header::EXPECT);
+        if self.decoded {
+            request.remove_header(&header::CONTENT_ENCODING);
+        }
         if request.headers.contains_key(header::CONTENT_LENGTH) {
             request.insert_header(header::CONTENT_LENGTH, self.bytes.len())?;
         }

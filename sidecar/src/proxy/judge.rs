@@ -9,6 +9,7 @@ use pingora_error::Result;
 use pingora_proxy::Session;
 use understudy_policies::{HostName, Request};
 
+use super::coding;
 use super::engine::Engine;
 use super::h2_limits;
 use super::held_body::{self, HeldBody};
@@ -120,7 +121,9 @@ impl Engine {
         let downstream = Arc::clone(&accepted.downstream);
         let (host, uri) = (judged.0.host.clone(), Uri::from(judged.0.path.clone()));
         let verified_tls = downstream.is_tls();
-        let head = head_of(session, &host, &uri, verified_tls);
+        // As they are once the coding of the body is undone.
+        let (_, headers) = coding::undone(&session.req_header().headers);
+        let head = head_of(session, &headers, (&host, &uri), verified_tls);
         let vault = self.vault.current();
         let rights = downstream.container.rights();
         let fields = match wanted(&vault, &rights.grants, &head, &judged.2) {
@@ -151,29 +154,44 @@ impl Engine {
             return Ok(Err(too_large(exchange, upstream.permit())));
         }
         let (vault, rights) = (self.vault.current(), downstream.container.rights());
-        let head = head_of(session, &host, &uri, verified_tls);
+        let as_sent = head_of(session, &session.req_header().headers, (&host, &uri), verified_tls);
         if let Some(signing) = swaps.signing.as_mut().filter(|signing| signing.needs_body())
             && let Some(written) = written(session.req_header())
-            && let Err(denial) = signing.settle(&RequestHead { uri: &written, ..head }, &body)
+            && let Err(denial) = signing.settle(&RequestHead { uri: &written, ..as_sent }, &body)
         {
             return Ok(Err(denied(exchange, denial)));
         }
         if body.is_empty() {
             return Ok(Ok(((target, upstream, swaps, searches), None)));
         }
-        match examine_body(&vault, &rights.grants, head, fields, &body) {
+        let (coding, headers) = coding::undone(&session.req_header().headers);
+        let head = head_of(session, &headers, (&host, &uri), verified_tls);
+        let text = match coding.map(|coding| held_body::decoded(&body, coding)).transpose() {
+            Ok(decoded) => decoded.unwrap_or_else(|| body.clone()),
+            Err(undecodable) => {
+                let detail = Some(undecodable.to_string());
+                return Ok(Err(Page { detail, ..exchange.refuse(undecodable.reason()) }));
+            }
+        };
+        match examine_body(&vault, &rights.grants, head, fields, &text) {
             Ok(swapped) => {
                 // What is signed must not be changed.
                 if swaps.signing.is_some() && !swapped.secrets.is_empty() {
                     return Ok(Err(exchange.refuse(Reason::CredentialMisplaced)));
                 }
                 swaps.add(swapped.secrets);
-                let checked = no_override(&vault, &head, &swaps, fields, &body)
-                    .and_then(|()| mutations::check_body(&vault, &rights.grants, &head, &swaps, &body));
+                let checked = no_override(&vault, &head, &swaps, fields, &text)
+                    .and_then(|()| mutations::check_body(&vault, &rights.grants, &head, &swaps, &text));
                 if let Err(denial) = checked {
                     return Ok(Err(denied(exchange, denial)));
                 }
-                let held = HeldBody::new(swapped.bytes, permit);
+                // Also where nothing was swapped: a server could undo the coding in another way.
+                let held = match coding {
+                    // What is signed goes on as it is.
+                    _ if swaps.signing.is_some() => HeldBody::new(body, permit),
+                    Some(_) => HeldBody::decoded(swapped.bytes, permit),
+                    None => HeldBody::new(swapped.bytes, permit),
+                };
                 Ok(Ok(((target, upstream, swaps, searches), Some(held))))
             }
             Err(denial) => Ok(Err(denied(exchange, denial))),
@@ -213,12 +231,11 @@ fn wanted(
 /// What of the request says which credentials it may carry.
 fn head_of<'r>(
     session: &'r Session,
-    host: &'r HostName,
-    uri: &'r Uri,
+    headers: &'r HeaderMap,
+    (host, uri): (&'r HostName, &'r Uri),
     verified_tls: bool,
 ) -> RequestHead<'r> {
-    let request = session.req_header();
-    RequestHead { host, method: &request.method, verified_tls, uri, headers: &request.headers }
+    RequestHead { host, method: &session.req_header().method, verified_tls, uri, headers }
 }
 
 fn denied(exchange: &mut Exchange, denial: CredentialDenial) -> Page {

@@ -166,7 +166,9 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::BodyTooLarge => {
             "refused: a body with a field for a credential is read whole, and this one is too large"
         }
-        Reason::BodyEncoded => "refused: a body with a field for a credential must not be compressed",
+        Reason::BodyEncoded => {
+            "refused: a body with a field for a credential, in a Content-Encoding that cannot be undone"
+        }
         Reason::BodyUndeclared => {
             "refused: this endpoint reads credentials from bodies, and nobody looks into one of this type"
         }
@@ -242,7 +244,9 @@ fn remedy(reason: Reason) -> &'static str {
         }
         Reason::SigningUnsupported => "nothing allows it; change how the client signs (docs/aws.md)",
         Reason::BodyTooLarge => "send less, or change `max-body` of the rule that allows it",
-        Reason::BodyEncoded => "nothing allows it; send the body without Content-Encoding",
+        Reason::BodyEncoded => {
+            "nothing allows it; send the body without Content-Encoding, or in one of gzip, deflate, br, zstd"
+        }
         Reason::BodyUndeclared => "nothing allows it; send the body in a type that the endpoint documents",
         Reason::RealCredential => {
             "nothing allows it; find out where it came from, and take it back at its provider"

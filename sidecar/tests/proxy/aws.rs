@@ -430,3 +430,19 @@ async fn an_encoded_object_arrives_as_it_is_stored() {
         assert_eq!(headers["etag"], "\"tag\"");
     }
 }
+
+/// It is read, and not decoded as others are: its hash is of what was sent.
+#[tokio::test]
+async fn an_encoded_body_goes_on_as_it_was_signed() {
+    let world = world(Protocols::Http1).await;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut encoder, b"{\"TableName\":\"things\"}").unwrap();
+    let body = Bytes::from(encoder.finish().unwrap());
+    let headers =
+        vec![("content-encoding", "gzip".to_owned()), ("content-type", "application/json".to_owned())];
+    let (method, path) = ("POST", "/upload".to_owned());
+    let sent = Sent { method, path, service: "dynamodb", headers, body: body.clone(), ..Sent::default() };
+    let (status, _, answer) = sent.send(&world, H1).await;
+    assert_eq!((status.as_u16(), answer), (200, upstream::digest(&body)));
+    assert_eq!(arrived(&world, &body, Some(REAL_TOKEN)).headers["content-encoding"], "gzip");
+}

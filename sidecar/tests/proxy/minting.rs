@@ -121,15 +121,20 @@ async fn mutations_that_create_credentials_are_refused_and_others_pass_whole() {
             let said = head.headers.get("x-understudy-reason").map(|reason| reason.to_str().unwrap());
             assert_eq!((head.status.as_u16(), said), (status, Some(reason)), "{body}: {page:?}");
         }
-        let mut client = Client::new(&world, alpn).await;
-        let request = client.request("/graphql").method("POST").header("content-encoding", "gzip");
-        let request =
-            request.header("authorization", format!("Bearer {STAND_IN}")).body(full("\x1f")).unwrap();
-        let (head, _) = whole(client.send(request).await.unwrap()).await;
-        assert_eq!(
-            (head.status.as_u16(), &head.headers["x-understudy-reason"]),
-            (415, &"body-encoded".parse().unwrap())
-        );
+        let mutation = crate::bodies::encoded("gzip", b"{\"query\":\"mutation{inviteEnterpriseAdmin{b}}\"}");
+        for (coding, status, reason) in
+            [("gzip", 403, "credential-minting"), ("compress", 415, "body-encoded")]
+        {
+            let mut client = Client::new(&world, alpn).await;
+            let request = client.request("/graphql").method("POST").header("content-encoding", coding);
+            let request = request.header("authorization", format!("Bearer {STAND_IN}"));
+            let request = request.body(full(mutation.clone())).unwrap();
+            let (head, _) = whole(client.send(request).await.unwrap()).await;
+            assert_eq!(
+                (head.status.as_u16(), head.headers["x-understudy-reason"].as_bytes()),
+                (status, reason.as_bytes())
+            );
+        }
         let (head, _) = post("application/json", " ".repeat((1 << 20) + 1)).await;
         assert_eq!((head.status.as_u16(), world.upstream.requests()), (413, requests));
     }

@@ -39,8 +39,7 @@ pub fn are_asked(
         return Ok(false);
     }
     if is_encoded(head) {
-        let remedy =
-            "send the body without Content-Encoding: mutations that create credentials are looked for in it";
+        let remedy = "send the body in no other Content-Encoding than gzip, deflate, br or zstd: mutations that create credentials are looked for in it";
         return Err(denial(Reason::BodyEncoded, "body", remedy));
     }
     Ok(true)
