@@ -180,6 +180,8 @@ impl Drop for OpenConnection {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bytes::Bytes;
     use understudy_policies::PolicySet;
 
@@ -188,6 +190,35 @@ mod tests {
     use crate::credentials::fixture::{Values, declared, vault};
     use crate::credentials::scrub::Replacer;
     use crate::dns::SyntheticRange;
+
+    #[test]
+    fn each_limit_is_reached_at_its_number_and_not_before() {
+        let id = "a".repeat(64).parse().unwrap();
+        let (rights, names) = (Rights::default(), SyntheticNames::default());
+        let mut container = Container::new(id, None, "generic".to_owned(), rights, names, Vec::new());
+        container.since = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
+        container.counters.requests.store(5, Relaxed);
+        container.counters.bytes.store(1000, Relaxed);
+        let requests = |most| Limits { requests: Some(most), ..Limits::default() };
+        let bytes = |most| Limits { bytes: Some(most), ..Limits::default() };
+        let runtime = |most| Limits { runtime: Some(Duration::from_secs(most)), ..Limits::default() };
+        for (limits, said) in [
+            (Limits::default(), None),
+            (requests(6), None),
+            (requests(5), Some("`max-requests`")),
+            (requests(0), Some("`max-requests`")),
+            (bytes(1001), None),
+            (bytes(1000), Some("`max-bytes`")),
+            (runtime(3600), None),
+            (runtime(100), Some("`max-runtime`")),
+            (requests(6).and(bytes(1001)).and(runtime(3600)), None),
+            (requests(6).and(bytes(1001)).and(runtime(1)), Some("`max-runtime`")),
+        ] {
+            let reached = container.reached(limits);
+            assert_eq!(reached.is_some(), said.is_some(), "{limits:?}: {reached:?}");
+            assert!(said.is_none_or(|said| reached.unwrap().contains(said)), "{limits:?}");
+        }
+    }
 
     #[test]
     fn every_token_that_it_could_have_seen_is_searched_for_after_renewals() {

@@ -124,4 +124,32 @@ mod tests {
             assert!(text.contains(line), "{line}{text}");
         }
     }
+
+    #[test]
+    fn the_documentation_has_each_of_them_and_no_other() {
+        let documentation = include_str!("../../docs/audit.md");
+        let table = documentation.split("| metric | |").nth(1).unwrap().split("\n\n").next().unwrap();
+        // Without labels, and as in `# TYPE`: without the suffix of a counter.
+        let name = |text: &str| {
+            let name = text.split('{').next().unwrap();
+            name.strip_suffix("_total").unwrap_or(name).to_owned()
+        };
+        let documented: std::collections::BTreeSet<String> = table
+            .lines()
+            .filter_map(|row| row.strip_prefix("| ")?.split(" | ").next())
+            .flat_map(|names| names.split(", ").map(|text| name(text.trim_matches('`'))))
+            .filter(|name| name.starts_with("understudy_"))
+            .collect();
+        let status = Status {
+            version: "1".to_owned(),
+            uptime: 1,
+            containers: Vec::new(),
+            problems: Vec::new(),
+            decisions: Vec::new(),
+            questions: Vec::new(),
+        };
+        let text = Metrics::default().text(&status);
+        let told = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        assert_eq!(documented, told.map(str::to_owned).collect());
+    }
 }

@@ -23,6 +23,7 @@ use super::splice::{self, By, Splice};
 use super::ssh::{self, Ssh};
 use crate::container::{Container, OpenConnection};
 use crate::dns::Origin;
+use crate::operator::within_limits;
 use crate::proxy::{Conn, Downstream, Gateway, Replay, Wire};
 use crate::reason::Reason;
 use crate::workers::Seat;
@@ -189,6 +190,10 @@ async fn establish(
                     (entry.protocol, entry.host) = ("tls", Some(name.to_string()));
                     entry.rule = Some(permit.rule().to_owned());
                 });
+                if let Err(denial) = within_limits(container) {
+                    refusal::reset(stream);
+                    return Err(Fault::new(denial.reason, &denial.remedy));
+                }
                 return Ok(Established::Splice(Splice {
                     permit,
                     stream,

@@ -504,3 +504,21 @@ async fn explain_says_beforehand_what_becomes_of_a_command() {
     drop(bed.login("git", bed.stand_in()).await);
     agrees(&bed.world, &format!("git@{HOST}:org/read"), None, &bed.line().await);
 }
+
+#[tokio::test]
+async fn commands_are_as_many_as_the_policies_say() {
+    let bed = Bed::new().await;
+    let text = format!("max-requests = 1\n{RULES}");
+    let policy =
+        Arc::new(PolicySet::combine(vec![Arc::new(Policy::parse("rules", "rules.toml", &text).unwrap())]));
+    let grants = Arc::clone(&bed.world.container.rights().grants);
+    bed.world.container.set_rights(Rights::new(policy, grants, &bed.world.vault.current()));
+    assert_eq!(bed.run("git-upload-pack 'org/read'", b"x").await.status, Some(7));
+    let ended = bed.run("git-upload-pack 'org/read'", b"x").await;
+    assert!(
+        ended.status == Some(1)
+            && ended.err.starts_with("understudy: limit-reached: ")
+            && ended.err.contains("`max-requests`"),
+        "{ended:?}"
+    );
+}

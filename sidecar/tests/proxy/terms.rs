@@ -11,7 +11,7 @@ use understudy::credentials::Rights;
 use understudy_policies::{Policy, PolicySet};
 
 use crate::client::{Client, H1, H2, Sent, full, nothing, tls, whole};
-use crate::world::{HOST, TO_HOST, TO_SINK, World};
+use crate::world::{HOST, SPLICED, TO_HOST, TO_SINK, TO_SPLICED, World};
 
 fn allow(world: &World, rest: &str) {
     let text = format!("[[allow]]\nhost = {HOST:?}\n{rest}\n");
@@ -236,5 +236,43 @@ async fn a_container_does_no_more_than_its_policies_say() {
             world.audit(1).await;
         }
         assert_eq!(passed, passing, "{limit}");
+    }
+}
+
+/// What is passed through counts as a request each, and meets the same end.
+#[tokio::test]
+async fn what_is_passed_through_is_within_the_same_limits() {
+    for spliced in [true, false] {
+        let world = World::new().await;
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = server.local_addr().unwrap().port();
+        let (host, to) = if spliced { (SPLICED, TO_SPLICED) } else { (HOST, TO_HOST) };
+        let kind = if spliced { "splice" } else { "tcp" };
+        let text = format!("max-requests = 1\n[[allow]]\nhost = {host:?}\nport = {port}\n{kind} = true\n");
+        let policy =
+            Arc::new(PolicySet::combine(vec![Arc::new(Policy::parse("t", "t.toml", &text).unwrap())]));
+        world.container.set_rights(Rights { policy, ..Rights::default() });
+        let bytes = if spliced { crate::raw::hello(Some(host)) } else { b"\x00\x01hello".to_vec() };
+        let mut first = world.connect_at(world.listener, SocketAddr::new(to.into(), port)).await;
+        first.write_all(&bytes).await.unwrap();
+        let (mut peer, _) = server.accept().await.unwrap();
+        let mut got = vec![0; bytes.len()];
+        peer.read_exact(&mut got).await.unwrap();
+        assert_eq!(got, bytes);
+        let mut second = world.connect_at(world.listener, SocketAddr::new(to.into(), port)).await;
+        second.write_all(&bytes).await.unwrap();
+        let mut byte = [0];
+        let said = tokio::time::timeout(Duration::from_secs(20), second.read(&mut byte)).await;
+        assert!(!matches!(said.expect("it is not ended"), Ok(1..)));
+        let line = world.only_line().await;
+        assert_eq!(
+            (&line["decision"], &line["reason"]),
+            (&"denied".into(), &"limit-reached".into()),
+            "{line}"
+        );
+        assert!(line["detail"].as_str().unwrap().contains("`max-requests`"), "{line}");
+        // What runs goes on.
+        peer.write_all(b"on").await.unwrap();
+        first.read_exact(&mut [0; 2]).await.unwrap();
     }
 }

@@ -361,6 +361,8 @@ fn counts_are_read_over_http_where_the_operator_says_and_nowhere_else() {
         text.contains("understudy_containers 0\n") && !text.contains("token") && !text.contains(VALUE),
         "{text}"
     );
+    // The same as over the socket.
+    assert_eq!(text.split_once("\r\n\r\n").unwrap().1, sidecar.told(&["metrics"]));
     // One that it cannot have is an error that says so.
     sidecar.end();
     let held = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();

@@ -56,12 +56,7 @@ impl Watcher<'_> {
 
     fn hosts(&self) -> Vec<String> {
         let text = self.text("out");
-        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let lines = whole.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        lines
-            .filter(|line| line["protocol"] == "https")
-            .map(|line| line["host"].as_str().unwrap().to_owned())
-            .collect()
+        https(text.rsplit_once('\n').map_or("", |(whole, _)| whole))
     }
 
     fn until_shown(&self, host: &str) {
@@ -127,6 +122,34 @@ fn lines_are_shown_as_they_come_and_each_filter_leaves_out_the_others() {
     let mut once = hosts.clone();
     once.dedup();
     assert_eq!(hosts, once);
+    // What was written is chosen from in the same way, of this run and of a file.
+    let file = sidecar.path("all.out").display().to_string();
+    let old = "{\"time\": 1000, \"container\": \"one\", \"decision\": \"denied\", \"protocol\": \"https\", \"host\": \"old.example\"}\nno JSON\n";
+    let with_old = sidecar.path("old.out").display().to_string();
+    fs::write(&with_old, old.to_owned() + &all.text("out")).unwrap();
+    for (words, expected) in [
+        (&["--container", "one"][..], &["a.example", "x.bad.example"][..]),
+        (&["--host", "*.bad.example"], &["x.bad.example", "y.bad.example"]),
+        (&["--host", "*.bad.example", "--container", "two", "--denied"], &["y.bad.example"]),
+        (&["--container", "nobody"], &[]),
+    ] {
+        let of = |more: &[&str]| -> Vec<String> {
+            let text = sidecar.told(&[&["log", "--json"], words, more].concat());
+            https(&text)
+        };
+        assert_eq!(of(&[]), expected, "{words:?}");
+        assert_eq!(of(&["--from", &file]), expected, "{words:?}");
+        assert_eq!(of(&["--from", &with_old, "--since", "1h"]), expected, "{words:?}");
+    }
+    let with_old = https(&sidecar.told(&["log", "--json", "--container", "one", "--from", &with_old]));
+    assert_eq!(with_old, ["old.example", "a.example", "x.bad.example"]);
+}
+
+/// The hosts of requests, in their order.
+fn https(text: &str) -> Vec<String> {
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let lines = lines.filter(|line| line["protocol"] == "https");
+    lines.map(|line| line["host"].as_str().unwrap().to_owned()).collect()
 }
 
 impl Watcher<'_> {
