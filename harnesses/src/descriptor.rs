@@ -111,6 +111,8 @@ pub enum SecretKind {
     Oauth,
     /// A private key that logs in to SSH servers (RFC 4252 section 7). No login of a harness is one.
     SshKey,
+    /// An access key that signs requests (AWS Signature Version 4). No login of a harness is one.
+    Aws,
 }
 
 /// A variable of the environment that the program prefers to the login.
@@ -256,6 +258,7 @@ impl SecretKind {
             Self::Basic => "basic",
             Self::Oauth => "oauth",
             Self::SshKey => "ssh-key",
+            Self::Aws => "aws",
         }
     }
 }

@@ -7,6 +7,7 @@
 //! paths) and `finder` (where one does stand). `minted` is about what upstreams make for one container, `holdings` about what
 //! a container holds beside its grants. `terms` puts together what a container that starts is given.
 
+pub mod aws;
 mod body;
 pub mod catalogue;
 pub mod declaration;
@@ -40,6 +41,7 @@ pub mod vault;
 #[cfg(test)]
 pub(crate) mod fixture;
 
+pub use aws::Signing;
 pub use body::{Fields, SwappedBody, examine_body, fields, no_override, overriding};
 pub use catalogue::Catalogue;
 pub use declaration::{Declaration, Foreign, GrantTo};

@@ -81,6 +81,10 @@ reasons! {
     CredentialMisplaced = "credential-misplaced",
     /// A stand-in in its place, with a method or for a path that its secret is not for.
     CredentialRestricted = "credential-restricted",
+    /// A request that is not signed with a stand-in, or not so, at a host of a key that signs.
+    NotSigned = "not-signed",
+    /// A signature that cannot be made again.
+    SigningUnsupported = "signing-unsupported",
     /// A body that has a field for a credential, and is too large to be read before it is sent.
     BodyTooLarge = "body-too-large",
     /// Such a body in a coding that cannot be undone.

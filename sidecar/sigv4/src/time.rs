@@ -23,7 +23,7 @@ pub enum Untimely {
 }
 
 impl Time {
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
         if bytes.len() != 16 || bytes.get(8) != Some(&b'T') || bytes.get(15) != Some(&b'Z') {
             return None;
@@ -42,6 +42,11 @@ impl Time {
 
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Since 1970-01-01T00:00:00Z.
+    pub fn seconds(&self) -> i64 {
+        self.seconds
     }
 
     /// `now` in seconds since 1970; `expires` is how many seconds a presigned URL says that it is good for.

@@ -12,6 +12,7 @@ use understudy_harnesses::SecretKind;
 use understudy_policies::document::{self, OneOrMany, position};
 use understudy_policies::{DocumentError, HostName, HostPattern, PathPattern};
 
+use super::aws;
 use super::catalogue::{Catalogue, Creates, Kind, Pattern};
 use super::expiry::Expiry;
 use super::placement::{BasicHalf, Placement};
@@ -28,7 +29,7 @@ pub struct Declaration {
     pub source: Source,
     /// Where it may be sent in requests; never empty but for SSH keys, which are in none.
     pub hosts: Vec<HostPattern>,
-    /// Where in a request it may stand; never empty but for SSH keys.
+    /// Where in a request it may stand; empty for SSH keys, and for access keys, which sign it.
     pub placements: Vec<Placement>,
     /// With which methods and for which paths.
     pub scope: Scope,
@@ -50,6 +51,8 @@ pub struct Declaration {
     pub minting: BTreeSet<Creates>,
     /// Where an SSH key logs in.
     pub ssh: Option<Server>,
+    /// What an access key may sign.
+    pub aws: Option<aws::Binding>,
     /// `secrets.toml:3`.
     pub place: String,
 }
@@ -139,6 +142,9 @@ struct Raw {
     port: Option<Spanned<u16>>,
     user: Option<Spanned<String>>,
     host_keys: Option<Spanned<OneOrMany<String>>>,
+    services: Option<Spanned<OneOrMany<String>>>,
+    regions: Option<Spanned<OneOrMany<String>>>,
+    buckets: Option<Spanned<OneOrMany<String>>>,
 }
 
 #[derive(Deserialize)]
@@ -196,18 +202,23 @@ impl Reader<'_> {
         self.of_account(at, kind, &source, like)?;
         let ssh =
             ssh::Written { hosts: &raw.hosts, port: raw.port, user: raw.user, host_keys: raw.host_keys };
+        let aws = aws::Written { services: raw.services, regions: raw.regions, buckets: raw.buckets };
         if kind == SecretKind::SshKey {
-            self.only_of_ssh(&[
-                ("like", raw.like.map(|key| key.span().start)),
-                ("placements", start(&raw.placements)),
-                ("methods", start(&raw.methods)),
-                ("paths", start(&raw.paths)),
-                ("downloads", start(&raw.downloads)),
-                ("env", start(&raw.env)),
-                ("prefix", start(&raw.prefix)),
-                ("pattern", start(&raw.pattern)),
-                ("minting", start(&raw.minting)),
-            ])?;
+            aws.none().map_err(|(at, message)| self.error(at, message))?;
+            self.only_of(
+                kind,
+                &[
+                    ("like", raw.like.map(|key| key.span().start)),
+                    ("placements", start(&raw.placements)),
+                    ("methods", start(&raw.methods)),
+                    ("paths", start(&raw.paths)),
+                    ("downloads", start(&raw.downloads)),
+                    ("env", start(&raw.env)),
+                    ("prefix", start(&raw.prefix)),
+                    ("pattern", start(&raw.pattern)),
+                    ("minting", start(&raw.minting)),
+                ],
+            )?;
             let server = ssh.server(at).map_err(|(at, message)| self.error(at, message))?;
             return Ok(Declaration {
                 name,
@@ -226,10 +237,28 @@ impl Reader<'_> {
                 like: None,
                 minting: BTreeSet::new(),
                 ssh: Some(server),
+                aws: None,
                 place: format!("{}:{}", self.file, position(self.text, at).0),
             });
         }
         ssh.none().map_err(|(at, message)| self.error(at, message))?;
+        let aws = if kind == SecretKind::Aws {
+            self.only_of(
+                kind,
+                &[
+                    ("like", start(&raw.like)),
+                    ("placements", start(&raw.placements)),
+                    ("env", start(&raw.env)),
+                    ("prefix", start(&raw.prefix)),
+                    ("pattern", start(&raw.pattern)),
+                    ("downloads", start(&raw.downloads)),
+                ],
+            )?;
+            Some(aws.binding(at).map_err(|(at, message)| self.error(at, message))?)
+        } else {
+            aws.none().map_err(|(at, message)| self.error(at, message))?;
+            None
+        };
         let placements = match (&raw.placements, like) {
             (None, Some(like)) => like.placements.clone(),
             (written, _) => self.placements(at, kind, written.as_ref())?,
@@ -260,15 +289,17 @@ impl Reader<'_> {
             minting: raw.minting.map(|minting| self.minting(&minting)).transpose()?.unwrap_or_default(),
             like: like.cloned(),
             ssh: None,
+            aws,
             place: format!("{}:{}", self.file, position(self.text, at).0),
         })
     }
 
-    /// An SSH key is in no request, so what is said of requests would be said in vain.
-    fn only_of_ssh(&self, others: &[(&str, Option<usize>)]) -> Result<(), DocumentError> {
+    /// An SSH key is in no request, and an access key stands in none: what is said of that would be said in vain.
+    fn only_of(&self, kind: SecretKind, others: &[(&str, Option<usize>)]) -> Result<(), DocumentError> {
         match others.iter().find_map(|(key, at)| Some((key, (*at)?))) {
             Some((key, at)) => {
-                Err(self.error(at, format!("`{key}` is not for `kind = \"ssh-key\"`; leave it out")))
+                Err(self
+                    .error(at, format!("`{key}` is not for `kind = \"{}\"`; leave it out", kind.as_str())))
             }
             None => Ok(()),
         }
@@ -353,7 +384,7 @@ impl Reader<'_> {
             return match kind {
                 SecretKind::Bearer | SecretKind::Oauth => Ok(vec![Placement::bearer()]),
                 SecretKind::Basic => Ok(vec![Placement::Basic(BasicHalf::Password)]),
-                SecretKind::SshKey => Ok(Vec::new()),
+                SecretKind::SshKey | SecretKind::Aws => Ok(Vec::new()),
                 SecretKind::ApiKey => Err(self.error(
                     at,
                     "`placements` is missing: say where the key stands, as `placements = [\"header x-api-key\"]`",

@@ -14,6 +14,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use understudy_policies::{HostName, PathError, RequestPath};
 
+use super::aws::{self, Signing};
 use super::foreign;
 use super::grants::Grants;
 use super::holdings::MintedNow;
@@ -49,6 +50,8 @@ pub struct Swaps {
     pub secrets: Vec<String>,
     /// Whether all of these secrets let parts of what is downloaded here be asked for.
     pub download: bool,
+    /// The signature that is made anew for what goes upstream.
+    pub signing: Option<Signing>,
 }
 
 impl Swaps {
@@ -58,6 +61,24 @@ impl Swaps {
         self.secrets.extend(secrets);
         self.secrets.sort_unstable();
         self.secrets.dedup();
+    }
+
+    /// What is signed must not be changed by a swap.
+    fn sign(&mut self, signing: Option<Signing>) -> Result<(), CredentialDenial> {
+        let Some(signing) = signing else { return Ok(()) };
+        if let Some(other) = self.secrets.first() {
+            return Err(CredentialDenial {
+                reason: Reason::CredentialMisplaced,
+                secret: Some(other.clone()),
+                place: "a signed request".to_owned(),
+                remedy: format!(
+                    "a request that is signed can carry no other stand-in; send `{other}` in one of its own"
+                ),
+            });
+        }
+        self.secrets.push(signing.secret().to_owned());
+        self.signing = Some(signing);
+        Ok(())
     }
 }
 
@@ -98,6 +119,12 @@ pub fn examine(
     no_real_value(vault, &head)?;
     let accepted = minted::check(minted, grants, &head)?;
     retired::check(vault, minted, &head)?;
+    let signing = aws::check(vault, grants, &head)?;
+    let left = signing.as_ref().map(|signing| signing.without(head.uri, head.headers));
+    let head = match &left {
+        Some((uri, headers)) => RequestHead { uri, headers, ..head },
+        None => head,
+    };
     let (mut swaps, mut rests) = Swapper::new(vault, Judge { grants, head: &head }).run()?;
     for header in accepted {
         if let Some((label, value)) = header.swapped {
@@ -111,8 +138,10 @@ pub fn examine(
         let stand_in = |text: &[u8]| std::str::from_utf8(text).is_ok_and(|text| vault.is_stand_in(text));
         foreign::check(vault, &head, &rests, |text| stand_in(text) || minted.accepts(grants, &head, text))?;
     }
+    swaps.sign(signing)?;
     minting::check(vault, grants, &head, &swaps)?;
-    swaps.download = is_download(vault, &head, &swaps);
+    // A secret key is not sent, so no part of it can come back.
+    swaps.download = swaps.signing.is_some() || is_download(vault, &head, &swaps);
     Ok(swaps)
 }
 
@@ -280,6 +309,9 @@ impl Judge<'_> {
                 declaration.place
             ),
             Reason::CredentialInClear => format!("use https://{host}"),
+            _ if declaration.aws.is_some() => {
+                format!("`{name}` signs requests, and stands in none but in their signature")
+            }
             _ if declaration.placements.is_empty() => {
                 format!("`{name}` is a token of an account that the sidecar renews itself: it is never sent")
             }

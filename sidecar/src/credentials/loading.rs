@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use zeroize::Zeroizing;
 
+use super::aws::AwsKey;
 use super::catalogue::Catalogue;
 use super::declaration::Declaration;
 use super::installation_key::InstallationKey;
@@ -49,6 +50,8 @@ pub(super) struct Loaded {
     pub(super) account: Option<Arc<Account>>,
     /// What the value and the stand-in are, if they are SSH keys.
     pub(super) ssh: Option<Arc<SshKey>>,
+    /// What belongs to the value, if it is the secret half of an access key.
+    pub(super) aws: Option<Arc<AwsKey>>,
 }
 
 /// Why a secret has no value that can be used.
@@ -67,8 +70,8 @@ impl From<String> for Rejected {
 
 impl Loaded {
     pub(super) fn new(value: Arc<SecretValue>, stand_in: String) -> Self {
-        let (scheme, stale, rejected, earlier, account, ssh) = Default::default();
-        Self { value, stand_in, read: Instant::now(), scheme, stale, rejected, earlier, account, ssh }
+        let (scheme, stale, rejected, earlier, account, ssh, aws) = Default::default();
+        Self { value, stand_in, read: Instant::now(), scheme, stale, rejected, earlier, account, ssh, aws }
     }
 }
 
@@ -110,10 +113,11 @@ impl Loading<'_> {
     }
 
     fn again(&self, declaration: &Declaration, kept: &Secret) -> Result<Loaded, Rejected> {
-        if declaration.ssh.is_some() != kept.loaded().ssh.is_some() {
+        let is_now = (declaration.ssh.is_some(), declaration.aws.is_some());
+        if is_now != (kept.loaded().ssh.is_some(), kept.loaded().aws.is_some()) {
             return Err("its kind was changed, and its value cannot be read".to_owned().into());
         }
-        if declaration.ssh.is_some() {
+        if is_now != (false, false) {
             return Ok(kept.loaded().clone());
         }
         let stand_in = self.shaped(declaration, &kept.loaded().value)?;
@@ -143,6 +147,9 @@ impl Loading<'_> {
     ) -> Result<Loaded, Rejected> {
         if declaration.ssh.is_some() {
             return self.ssh_key(bytes, declaration);
+        }
+        if declaration.aws.is_some() {
+            return self.aws_key(bytes, declaration);
         }
         let (value, scheme) = SecretValue::from_pasted(bytes).map_err(|error| error.to_string())?;
         let of = |other: &&Declaration| stand_in::is_of(self.key, &other.name, &value, self.look(other));
@@ -174,5 +181,18 @@ impl Loading<'_> {
         }
         let stand_in = key.stand_in_text().to_owned();
         Ok(Loaded { ssh: Some(Arc::new(key)), ..Loaded::new(Arc::new(value), stand_in) })
+    }
+
+    fn aws_key(&self, bytes: &[u8], declaration: &Declaration) -> Result<Loaded, Rejected> {
+        let (key, value, stand_in) =
+            AwsKey::read(bytes, self.key, &declaration.name).map_err(|error| error.to_string())?;
+        let text = value.expose().as_bytes();
+        if self.known.contains(text) || value.is(stand_in.as_bytes()) || stand_in::mark::is_in(self.key, text)
+        {
+            return Err("the key is a stand-in of this installation; put the real one there"
+                .to_owned()
+                .into());
+        }
+        Ok(Loaded { aws: Some(Arc::new(key)), ..Loaded::new(Arc::new(value), stand_in) })
     }
 }

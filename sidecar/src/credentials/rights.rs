@@ -83,7 +83,7 @@ impl Asked {
 
 fn values(grants: &Grants, vault: &Vault) -> Vec<HeldValue> {
     let granted = vault.secrets().iter().filter(|secret| grants.contains(secret.name()));
-    granted.map(Secret::held).collect()
+    granted.flat_map(Secret::held).collect()
 }
 
 /// Pure. A policy or harness that is gone allows nothing, and its name says why in every refusal.

@@ -12,7 +12,7 @@ mod plan;
 use ring::hmac;
 
 use self::plan::Part;
-use super::catalogue::{Catalogue, Kind, MIN_DRAWN, Pattern};
+use super::catalogue::{Alphabet, Catalogue, Kind, MIN_DRAWN, Pattern};
 use super::installation_key::InstallationKey;
 use super::secret::SecretValue;
 
@@ -75,6 +75,18 @@ pub fn derive_of_account(
             return Ok(stand_in);
         }
     }
+}
+
+/// A stand-in of a shape that the real value has no say in.
+pub(super) fn of_shape(
+    key: &InstallationKey,
+    name: &str,
+    prefix: &str,
+    alphabet: Alphabet,
+    length: usize,
+) -> String {
+    let mut drawn = Drawn::new(key, &[b"understudy stand-in 2", name.as_bytes()]);
+    draw(key, &[Part::same(prefix), Part::Drawn(alphabet, length)], &mut drawn)
 }
 
 /// Whether `text` is what [`derive`] would draw for the secret `name`, given a value of that shape.

@@ -17,6 +17,7 @@ use understudy_harnesses::{
 use understudy_policies::{Policies, Policy, PolicySet, builtin, document::closest};
 
 use self::several::Part;
+use super::aws;
 use super::grants::{self, Choice, Grants};
 use super::rights::Asked;
 use super::ssh;
@@ -82,6 +83,12 @@ pub fn terms(
     placement.files.extend(ssh.files);
     placement.login_files.extend(ssh.login_files);
     placement.stand_ins.extend(ssh.stand_ins);
+    for secret in choices.iter().flat_map(Choice::secrets) {
+        let Some(key) = secret.aws_key() else { continue };
+        let (file, login_file) = aws::file(key, secret.stand_in());
+        placement.files.push(file);
+        placement.login_files.push(login_file);
+    }
     // A home that is kept may hold the login of an earlier start, which had another account.
     let logins = harnesses.iter().flat_map(|harness| grants::logins(vault, harness, prepare.image.as_ref()));
     placement.stand_ins.extend(logins.map(|(_, secret)| secret.stand_in().to_owned()));
@@ -205,6 +212,14 @@ fn environment(
     }
     for secret in choice.others.iter().filter(|secret| secret.ssh_key().is_none()) {
         let declaration = secret.declaration();
+        if let Some(key) = secret.aws_key() {
+            for (name, stand_in) in aws::environment(key, secret.stand_in()) {
+                if env.insert(name.to_owned(), stand_in.to_owned()).is_some() {
+                    return Err(taken(name, secret));
+                }
+            }
+            continue;
+        }
         let Some(name) = &declaration.env else {
             return Err(Refusal::new(
                 format!(
@@ -215,13 +230,17 @@ fn environment(
             ));
         };
         if env.insert(name.clone(), secret.stand_in().to_owned()).is_some() {
-            return Err(Refusal::new(
-                format!("variable `{name}` of secret `{}` is needed for something else, too", secret.name()),
-                format!("give it another `env` ({}), or leave one of the secrets out", declaration.place),
-            ));
+            return Err(taken(name, secret));
         }
     }
     Ok(env)
+}
+
+fn taken(name: &str, secret: &Secret) -> Refusal {
+    Refusal::new(
+        format!("variable `{name}` of secret `{}` is needed for something else, too", secret.name()),
+        format!("give it another `env` ({}), or leave one of the secrets out", secret.declaration().place),
+    )
 }
 
 /// That one of the harnesses has the level that is asked for; the others keep theirs.

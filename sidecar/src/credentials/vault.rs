@@ -180,7 +180,7 @@ impl Vault {
 
     /// Whether `text` is a stand-in, and nothing else.
     pub fn is_stand_in(&self, text: &str) -> bool {
-        self.secrets.iter().any(|secret| secret.answers_to(text.as_bytes()))
+        self.secrets.iter().any(|secret| secret.all_known().any(|known| known == text))
     }
 
     /// Whether a stand-in of this installation is in `text`, also of a secret that is gone or has another name now.
@@ -259,7 +259,9 @@ impl Vault {
         let earlier = earlier.filter_map(|secret| Some((secret.name(), secret.earlier()?)));
         let lines = self.secrets.iter().filter_map(|secret| Some((secret.name(), secret.ssh_key()?)));
         let lines = lines.flat_map(|(name, key)| key.lines().iter().map(move |line| (name, line)));
-        live.chain(dead).chain(rejected).chain(earlier).chain(lines)
+        let parts = self.secrets.iter();
+        let parts = parts.flat_map(|secret| secret.parts().map(move |(value, _)| (secret.name(), value)));
+        live.chain(dead).chain(rejected).chain(earlier).chain(lines).chain(parts)
     }
 
     fn add(&mut self, declaration: Declaration, loaded: Loaded) {
@@ -290,7 +292,7 @@ impl Vault {
         self.real_names = names;
         let stand_ins = self.secrets.iter().enumerate();
         let stand_ins =
-            stand_ins.flat_map(|(number, secret)| secret.stand_ins().map(move |text| (number, text)));
+            stand_ins.flat_map(|(number, secret)| secret.all_known().map(move |text| (number, text)));
         self.stand_ins = Finder::new(stand_ins)?;
         let (names, retired): (Vec<_>, Vec<_>) = known.without(&self.secrets).unzip();
         self.retired = Finder::new(retired.into_iter().enumerate())?;

@@ -177,7 +177,8 @@ impl ProxyHttp for Engine {
             // pingora's HTTP/2 client never passes a 100 on, and the container would wait for it.
             request.remove_header(&http::header::EXPECT);
         }
-        Ok(())
+        // Over all that goes upstream, so nothing may be changed after it.
+        headers::sign(request, &plan.swaps)
     }
 
     async fn request_body_filter(
@@ -349,7 +350,7 @@ impl ProxyHttp for Engine {
 }
 
 async fn answer(session: &mut Session, page: &Page) -> Result<()> {
-    let rendered = page.render(&session.req_header().headers);
+    let rendered = page.render(session.req_header());
     let body = Bytes::from(rendered.body);
     let mut head = ResponseHeader::build(rendered.status, Some(5))?;
     head.insert_header("content-type", rendered.content_type)?;

@@ -1,9 +1,11 @@
 //! What changes in the heads that pass through. Pure.
 
 use http::header::{self, HeaderName, HeaderValue};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Uri, Version};
-use pingora_error::{ErrorType, OrErr, Result};
+use pingora_error::{ErrorType, OkOrErr, OrErr, Result};
 use pingora_http::{RequestHeader, ResponseHeader};
+use understudy_sigv4::Signed;
 use zeroize::Zeroizing;
 
 use super::record::Plan;
@@ -61,6 +63,32 @@ pub(super) fn swap(request: &mut RequestHeader, downstream: &HeaderMap, swaps: &
     }
     if request.version != Version::HTTP_2 {
         join_cookies(request)?;
+    }
+    Ok(())
+}
+
+/// Makes the signature anew, over the head as it is now.
+pub(super) fn sign(request: &mut RequestHeader, swaps: &Swaps) -> Result<()> {
+    let Some(signing) = &swaps.signing else { return Ok(()) };
+    let signed = signing.sign(&request.method, &request.uri, &request.headers);
+    let signed = signed.or_err(ErrorType::InternalError, "a signature that nobody checked")?;
+    match signed.or_err(ErrorType::InternalError, "a key that cannot be sent")? {
+        Signed::Headers(headers) => {
+            for (name, value) in headers {
+                request.remove_header(&name);
+                if let Some(value) = value {
+                    request.insert_header(name, value)?;
+                }
+            }
+        }
+        Signed::Query(query) => {
+            let path = Zeroizing::new(format!("{}?{}", request.uri.path(), *query));
+            let path = PathAndQuery::try_from(path.as_str());
+            let mut parts = request.uri.clone().into_parts();
+            parts.path_and_query = Some(path.or_err(ErrorType::InvalidHTTPHeader, "a signed URL")?);
+            let uri = Uri::from_parts(parts).or_err(ErrorType::InvalidHTTPHeader, "a signed URL")?;
+            request.set_uri(uri);
+        }
     }
     Ok(())
 }

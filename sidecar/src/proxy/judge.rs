@@ -19,8 +19,8 @@ use super::request::{Head, Target, Upgrade, target, written};
 use super::searches::Searches;
 use crate::connection::Standing;
 use crate::credentials::{
-    CredentialDenial, Fields, Grants, RequestHead, Swaps, Vault, examine, examine_body, fields, mutations,
-    no_override, overriding,
+    CredentialDenial, Fields, Grants, RequestHead, Signing, Swaps, Vault, examine, examine_body, fields,
+    mutations, no_override, overriding,
 };
 use crate::decide::Permit;
 use crate::dns::Upstream;
@@ -153,21 +153,32 @@ impl Engine {
         if upstream.permit().given().max_body.is_some_and(|most| body.len() as u64 > most) {
             return Ok(Err(too_large(exchange, upstream.permit())));
         }
+        let (vault, rights) = (self.vault.current(), downstream.container.rights());
+        let as_sent = head_of(session, &session.req_header().headers, (&host, &uri), verified_tls);
+        if let Some(signing) = swaps.signing.as_mut().filter(|signing| signing.needs_body())
+            && let Some(written) = written(session.req_header())
+            && let Err(denial) = signing.settle(&RequestHead { uri: &written, ..as_sent }, &body)
+        {
+            return Ok(Err(denied(exchange, denial)));
+        }
         if body.is_empty() {
             return Ok(Ok(((target, upstream, swaps, searches), None)));
         }
         let (coding, headers) = coding::undone(&session.req_header().headers);
         let head = head_of(session, &headers, (&host, &uri), verified_tls);
         let text = match coding.map(|coding| held_body::decoded(&body, coding)).transpose() {
-            Ok(decoded) => decoded.unwrap_or(body),
+            Ok(decoded) => decoded.unwrap_or_else(|| body.clone()),
             Err(undecodable) => {
                 let detail = Some(undecodable.to_string());
                 return Ok(Err(Page { detail, ..exchange.refuse(undecodable.reason()) }));
             }
         };
-        let (vault, rights) = (self.vault.current(), downstream.container.rights());
         match examine_body(&vault, &rights.grants, head, fields, &text) {
             Ok(swapped) => {
+                // What is signed must not be changed.
+                if swaps.signing.is_some() && !swapped.secrets.is_empty() {
+                    return Ok(Err(exchange.refuse(Reason::CredentialMisplaced)));
+                }
                 swaps.add(swapped.secrets);
                 let checked = no_override(&vault, &head, &swaps, fields, &text)
                     .and_then(|()| mutations::check_body(&vault, &rights.grants, &head, &swaps, &text));
@@ -176,6 +187,8 @@ impl Engine {
                 }
                 // Also where nothing was swapped: a server could undo the coding in another way.
                 let held = match coding {
+                    // What is signed goes on as it is.
+                    _ if swaps.signing.is_some() => HeldBody::new(body, permit),
                     Some(_) => HeldBody::decoded(swapped.bytes, permit),
                     None => HeldBody::new(swapped.bytes, permit),
                 };
@@ -211,7 +224,8 @@ fn wanted(
         None => overriding(vault, head, swaps)?,
         fields => fields,
     };
-    Ok(fields.or(mutations.then_some(Fields::Other)))
+    let signed = swaps.signing.as_ref().is_some_and(Signing::needs_body);
+    Ok(fields.or((mutations || signed).then_some(Fields::Other)))
 }
 
 /// What of the request says which credentials it may carry.

@@ -1,6 +1,9 @@
 //! What a refused request is answered with: short, for people and for agents. Pure.
 
+mod aws;
+
 use http::{HeaderMap, header};
+use pingora_http::RequestHeader;
 use serde_json::json;
 
 use crate::reason::Reason;
@@ -26,14 +29,32 @@ pub(super) struct Rendered {
 }
 
 impl Page {
-    pub(super) fn render(&self, request: &HeaderMap) -> Rendered {
+    pub(super) fn render(&self, request: &RequestHeader) -> Rendered {
         let reason = self.reason.unwrap_or(Reason::Internal);
+        if let Some(form) = aws::form(request) {
+            let (content_type, body) = form.render(reason, &self.message(reason));
+            return Rendered { status: reason.status(), content_type, body };
+        }
+        let request = &request.headers;
         let (content_type, body) = if wants_json(request) {
             ("application/json", self.json(reason))
         } else {
             ("text/plain; charset=utf-8", self.text(reason))
         };
         Rendered { status: reason.status(), content_type, body }
+    }
+
+    /// All that matters, in one line.
+    fn message(&self, reason: Reason) -> String {
+        let detail = self.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        format!(
+            "understudy: {}:{}: {}{detail}. reason: {}. operator: {}",
+            self.host,
+            self.port,
+            sentence(reason),
+            reason.code(),
+            self.remedy(reason)
+        )
     }
 
     fn text(&self, reason: Reason) -> String {
@@ -138,8 +159,10 @@ fn sentence(reason: Reason) -> &'static str {
             "refused: a stand-in in a place of the request that its secret is not for"
         }
         Reason::CredentialRestricted => {
-            "refused: a stand-in with a method or for a path that its secret is not for"
+            "refused: a stand-in with a method, for a path or for a service that its secret is not for"
         }
+        Reason::NotSigned => "refused: this host takes only requests that are signed with a stand-in",
+        Reason::SigningUnsupported => "refused: this way of signing a request is not supported",
         Reason::BodyTooLarge => {
             "refused: a body with a field for a credential is read whole, and this one is too large"
         }
@@ -214,8 +237,12 @@ fn remedy(reason: Reason) -> &'static str {
             "grant it by `grant-to` in secrets.toml and the annotation understudy.secrets; see it with: understudy secrets"
         }
         Reason::CredentialMisdirected | Reason::CredentialMisplaced | Reason::CredentialRestricted => {
-            "change `hosts`, `placements`, `methods` or `paths` of the secret in secrets.toml; see them with: understudy secrets"
+            "change `hosts`, `placements`, `methods`, `paths`, `services`, `regions` or `buckets` of the secret in secrets.toml; see them with: understudy secrets"
         }
+        Reason::NotSigned => {
+            "nothing allows it but `foreign = \"allow\"` of the secret in secrets.toml; sign with the key that the container was given"
+        }
+        Reason::SigningUnsupported => "nothing allows it; change how the client signs (docs/aws.md)",
         Reason::BodyTooLarge => "send less, or change `max-body` of the rule that allows it",
         Reason::BodyEncoded => {
             "nothing allows it; send the body without Content-Encoding, or in one of gzip, deflate, br, zstd"
@@ -259,15 +286,19 @@ mod tests {
         }
     }
 
-    fn accept(value: &str) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::ACCEPT, value.parse().unwrap());
-        headers
+    fn plain() -> RequestHeader {
+        RequestHeader::build("GET", b"/", None).unwrap()
+    }
+
+    fn accept(value: &str) -> RequestHeader {
+        let mut request = plain();
+        request.insert_header(header::ACCEPT, value).unwrap();
+        request
     }
 
     #[test]
     fn people_get_lines_with_all_that_matters() {
-        let page = page().render(&HeaderMap::new());
+        let page = page().render(&plain());
         assert_eq!((page.status, page.content_type), (403, "text/plain; charset=utf-8"));
         assert_eq!(
             page.body,
@@ -282,7 +313,7 @@ mod tests {
         let mut sentences = std::collections::BTreeSet::new();
         for reason in Reason::ALL {
             let page = Page { reason: Some(*reason), remedy: None, ..page() };
-            let text = page.render(&HeaderMap::new()).body;
+            let text = page.render(&plain()).body;
             assert!(sentences.insert(sentence(*reason)), "{reason:?} says what another one says");
             assert_eq!(text.matches("reason: ").count(), 1, "{text}");
             assert!(text.contains(&format!("\nreason: {}\n", reason.code())), "{text}");

@@ -80,7 +80,7 @@ impl Answer {
             || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         match coding::of(&head.headers) {
             Ok(None) => {}
-            Ok(Some(_)) | Err(_) if !searches.bound => return Ok(answer),
+            Ok(Some(_)) | Err(_) if !searches.decoded => return Ok(answer),
             Ok(Some(_)) if head.status == StatusCode::PARTIAL_CONTENT && !bodiless => {
                 return Err(unreadable("it is a part of an encoded text"));
             }

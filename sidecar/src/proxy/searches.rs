@@ -20,6 +20,8 @@ pub(super) struct Searches {
     /// Whether the host gets a secret of this container, or what was minted for it and is a stand-in inside: what it answers
     /// must be searched, or not passed on.
     pub(super) bound: bool,
+    /// Whether that is one that travels: what signs does not come back, so an encoded answer may go on as it is.
+    pub(super) decoded: bool,
 }
 
 impl Searches {
@@ -29,13 +31,15 @@ impl Searches {
         (holdings, minted): (&Holdings, &MintedNow),
         head: RequestHead<'_>,
     ) -> Self {
-        let mut granted = vault.secrets().iter().filter(|secret| grants.contains(secret.name()));
-        let bound = granted.any(|secret| secret.declaration().is_bound_to(head.host))
-            || minted.is_swapped_at(grants, head.host);
+        let granted = vault.secrets().iter().filter(|secret| grants.contains(secret.name()));
+        let mut here = granted.filter(|secret| secret.declaration().is_bound_to(head.host)).peekable();
+        let minted = minted.is_swapped_at(grants, head.host);
+        let bound = minted || here.peek().is_some();
+        let decoded = minted || here.any(|secret| secret.aws_key().is_none());
         let (answers, requests) = (holdings.scrub(&vault, grants), vault.watch());
         let (text, text_secrets) = vault.websocket_text(grants, head);
         let (text, nothing) = (Arc::new(text), Arc::new(Patterns::new([])));
-        Self { vault, answers, requests, nothing, text, text_secrets, bound }
+        Self { vault, answers, requests, nothing, text, text_secrets, bound, decoded }
     }
 
     /// What answers are scrubbed of.

@@ -7,6 +7,8 @@
 mod accounts;
 mod ask;
 mod audit;
+mod aws;
+mod aws_clients;
 mod bodies;
 mod client;
 mod explained;

@@ -31,6 +31,8 @@ pub(crate) enum Protocols {
     Both,
     /// HTTP/1.1 without TLS.
     Plain,
+    /// HTTP/1.1 with TLS, and another server behind it.
+    Relay(SocketAddr),
 }
 
 pub(crate) type AnyBody = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
@@ -91,7 +93,7 @@ impl Upstream {
             .with_single_cert(vec![leaf.der().clone()], leaf_key)
             .unwrap();
         config.alpn_protocols = match protocols {
-            Protocols::Http1 | Protocols::Plain => vec![b"http/1.1".to_vec()],
+            Protocols::Http1 | Protocols::Plain | Protocols::Relay(_) => vec![b"http/1.1".to_vec()],
             Protocols::Http2 => vec![b"h2".to_vec()],
             Protocols::Both => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         };
@@ -108,7 +110,11 @@ impl Upstream {
             expired: Mutex::default(),
         });
         let acceptor = (protocols != Protocols::Plain).then(|| TlsAcceptor::from(Arc::new(config)));
-        tokio::spawn(accept(listener, acceptor, Arc::clone(&seen)));
+        let behind = match protocols {
+            Protocols::Relay(behind) => Some(behind),
+            _ => None,
+        };
+        tokio::spawn(accept(listener, acceptor, behind, Arc::clone(&seen)));
         Self { address, authority_pem, seen }
     }
 
@@ -144,16 +150,35 @@ impl Upstream {
     }
 }
 
-async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, seen: Arc<Seen>) {
+async fn accept(
+    listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    behind: Option<SocketAddr>,
+    seen: Arc<Seen>,
+) {
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, seen) = (acceptor.clone(), Arc::clone(&seen));
         seen.connections.fetch_add(1, SeqCst);
         seen.open.fetch_add(1, SeqCst);
         tokio::spawn(async move {
-            let _ = serve(stream, acceptor, Arc::clone(&seen)).await;
+            let _ = match behind {
+                Some(behind) => relay(stream, acceptor, behind).await,
+                None => serve(stream, acceptor, Arc::clone(&seen)).await,
+            };
             seen.open.fetch_sub(1, SeqCst);
         });
     }
+}
+
+async fn relay(
+    stream: TcpStream,
+    acceptor: Option<TlsAcceptor>,
+    behind: SocketAddr,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let Some(acceptor) = acceptor else { return Ok(()) };
+    let (mut stream, mut behind) = (acceptor.accept(stream).await?, TcpStream::connect(behind).await?);
+    tokio::io::copy_bidirectional(&mut stream, &mut behind).await?;
+    Ok(())
 }
 
 async fn serve(

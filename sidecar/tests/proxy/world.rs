@@ -355,7 +355,9 @@ pub(crate) fn vault(value: &str, declared: &str) -> Vault {
     let declared = declaration::parse("secrets.toml", declared, &catalogue).unwrap();
     let key = InstallationKey::from_bytes(&[7; 32]);
     let vault = Vault::new(declared, catalogue, &key, |_| Ok(Zeroizing::new(value.into()))).unwrap();
-    let expected = |secret: &Secret| secret.ssh_key().is_some() || secret.stand_in() == STAND_IN;
+    let expected = |secret: &Secret| {
+        secret.ssh_key().is_some() || secret.aws_key().is_some() || secret.stand_in() == STAND_IN
+    };
     assert!(vault.secret("provider").is_none_or(expected));
     vault
 }

@@ -13,17 +13,23 @@ pub(crate) enum PathForm {
     Encoded,
     /// Other services, without dot segments and empty ones.
     Normalised,
+    /// The same, with the `/` that a dot segment at the end leaves (RFC 3986 section 5.2.4). Clients differ in that.
+    NormalisedToEnd,
 }
 
 impl PathForm {
-    pub(crate) const ALL: [Self; 4] = [Self::AsWritten, Self::Normalised, Self::Encoded, Self::Recoded];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::AsWritten, Self::Normalised, Self::NormalisedToEnd, Self::Encoded, Self::Recoded];
 
     pub(crate) fn of(self, path: &str) -> String {
         match self {
             Self::AsWritten => path.to_owned(),
             Self::Recoded => segments(path, |segment| encoded(&decoded(segment))),
             Self::Encoded => segments(path, |segment| encoded(segment.as_bytes())),
-            Self::Normalised => segments(&normalised(path), |segment| encoded(segment.as_bytes())),
+            Self::Normalised => segments(&normalised(path, &[""]), |segment| encoded(segment.as_bytes())),
+            Self::NormalisedToEnd => {
+                segments(&normalised(path, &["", ".", ".."]), |segment| encoded(segment.as_bytes()))
+            }
         }
     }
 }
@@ -32,7 +38,8 @@ fn segments(path: &str, each: impl Fn(&str) -> String) -> String {
     path.split('/').map(each).collect::<Vec<_>>().join("/")
 }
 
-fn normalised(path: &str) -> String {
+/// `ends` are the last segments that leave a `/`.
+fn normalised(path: &str, ends: &[&str]) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/') {
         match segment {
@@ -41,7 +48,8 @@ fn normalised(path: &str) -> String {
             segment => kept.push(segment),
         }
     }
-    let end = if path.ends_with('/') && !kept.is_empty() { "/" } else { "" };
+    let ends = path.rsplit('/').next().is_some_and(|last| ends.contains(&last));
+    let end = if ends && !kept.is_empty() { "/" } else { "" };
     format!("/{}{end}", kept.join("/"))
 }
 
@@ -60,6 +68,16 @@ mod tests {
         ] {
             let forms = [PathForm::AsWritten, PathForm::Recoded, PathForm::Encoded, PathForm::Normalised];
             assert_eq!(forms.map(|form| form.of(path)), [as_written, recoded, encoded, normalised], "{path}");
+        }
+        for (path, normalised, to_end) in [
+            ("/a/.", "/a", "/a/"),
+            ("/a/b/..", "/a", "/a/"),
+            ("/a/./", "/a/", "/a/"),
+            ("/a.", "/a.", "/a."),
+            ("/..", "/", "/"),
+        ] {
+            assert_eq!(PathForm::Normalised.of(path), normalised, "{path}");
+            assert_eq!(PathForm::NormalisedToEnd.of(path), to_end, "{path}");
         }
     }
 }

@@ -39,12 +39,13 @@ impl Vault {
     pub(in crate::credentials) fn granted_pairs(&self, grants: &Grants) -> impl Iterator<Item = Pair<'_>> {
         let granted = self.secrets().iter().filter(|secret| grants.contains(secret.name()));
         let values = granted.flat_map(|secret| {
-            [Some(secret.value()), secret.earlier()].into_iter().flatten().map(move |value| (value, secret))
+            let values = [Some(secret.value()), secret.earlier()].into_iter().flatten();
+            values.map(move |value| (value, secret.stand_in())).chain(secret.parts())
         });
-        values.map(|(value, secret)| Pair {
+        values.map(|(value, stand_in)| Pair {
             owner: 0,
             value: value.expose(),
-            other: as_long(secret.stand_in(), value.expose()),
+            other: as_long(stand_in, value.expose()),
             forms: Forms::All,
         })
     }
@@ -80,7 +81,7 @@ impl Vault {
             let real = real.map(|(number, (_, value))| pair(number * 2, value.expose(), Forms::All));
             let stand_ins = self.secrets().iter().enumerate();
             let stand_ins = stand_ins.flat_map(|(number, secret)| {
-                secret.stand_ins().map(move |stand_in| pair(number * 2 + 1, stand_in, Forms::Text))
+                secret.all_known().map(move |stand_in| pair(number * 2 + 1, stand_in, Forms::Text))
             });
             Arc::new(Patterns::new(real.chain(stand_ins)))
         };

@@ -1,17 +1,22 @@
 //! One secret of the vault: what was declared, and what was read of it or why it cannot be used.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use understudy_harnesses::Filling;
 
 use crate::accounts::Account;
+use crate::credentials::aws::AwsKey;
 use crate::credentials::declaration::Declaration;
 use crate::credentials::holdings::HeldValue;
 use crate::credentials::loading::Loaded;
 use crate::credentials::secret::SecretValue;
 use crate::credentials::source::Source;
 use crate::credentials::ssh::SshKey;
+
+/// How long before an access key expires another one is asked for, and how long it is waited between two tries.
+const AHEAD: Duration = Duration::from_secs(300);
+const BETWEEN: Duration = Duration::from_secs(60);
 
 /// A secret that can be granted.
 #[derive(Debug)]
@@ -53,8 +58,32 @@ impl Secret {
         &self.loaded.value
     }
 
-    pub(in crate::credentials) fn held(&self) -> HeldValue {
-        HeldValue { value: Arc::clone(&self.loaded.value), stand_in: self.loaded.stand_in.clone() }
+    pub(in crate::credentials) fn value_shared(&self) -> Arc<SecretValue> {
+        Arc::clone(&self.loaded.value)
+    }
+
+    /// With the others that belong to it.
+    pub(in crate::credentials) fn held(&self) -> impl Iterator<Item = HeldValue> {
+        let own = HeldValue { value: Arc::clone(&self.loaded.value), stand_in: self.loaded.stand_in.clone() };
+        let shared = |(value, stand_in): (&Arc<SecretValue>, &str)| HeldValue {
+            value: Arc::clone(value),
+            stand_in: stand_in.to_owned(),
+        };
+        [own].into_iter().chain(self.loaded.aws.iter().flat_map(|key| key.parts()).map(shared))
+    }
+
+    /// What belongs to the value and travels, each with its stand-in: the id and the token of an access key.
+    pub(in crate::credentials) fn parts(&self) -> impl Iterator<Item = (&SecretValue, &str)> {
+        self.aws_key().into_iter().flat_map(AwsKey::parts).map(|(value, stand_in)| (&**value, stand_in))
+    }
+
+    /// Of an access key, whose secret half the value is.
+    pub fn aws_key(&self) -> Option<&AwsKey> {
+        self.loaded.aws.as_deref()
+    }
+
+    pub(in crate::credentials) fn aws_key_shared(&self) -> Option<Arc<AwsKey>> {
+        self.loaded.aws.clone()
     }
 
     /// What an SSH key is.
@@ -98,7 +127,15 @@ impl Secret {
     pub fn all_stand_ins(&self) -> impl Iterator<Item = &str> {
         let account = self.account().map(|account| &account.stand_ins);
         let others = account.into_iter().flat_map(|all| [Some(&all.refresh), all.id.as_ref()]);
-        [self.stand_in()].into_iter().chain(others.flatten().map(String::as_str))
+        let own = [self.stand_in()].into_iter().chain(others.flatten().map(String::as_str));
+        own.chain(self.parts().map(|(_, stand_in)| stand_in))
+    }
+
+    /// All that is searched for in what a container sends.
+    pub(in crate::credentials) fn all_known(&self) -> impl Iterator<Item = &str> {
+        // A container may have been given a token when the key had one.
+        let key = self.aws_key().into_iter().flat_map(|key| [key.stand_in_id(), key.stand_in_token()]);
+        self.stand_ins().chain(key)
     }
 
     pub(in crate::credentials) fn loaded(&self) -> &Loaded {
@@ -116,7 +153,13 @@ impl Secret {
 
     pub(in crate::credentials) fn is_outdated(&self, now: Instant) -> bool {
         let Source::Command(command) = &self.declaration.source else { return false };
-        command.cache.is_some_and(|cache| now.saturating_duration_since(self.loaded.read) >= cache)
+        let age = now.saturating_duration_since(self.loaded.read);
+        let expires = self.aws_key().and_then(AwsKey::expires);
+        let over = expires.is_some_and(|expires| {
+            let expires = UNIX_EPOCH + Duration::from_secs(u64::try_from(expires).unwrap_or(0));
+            SystemTime::now() + AHEAD >= expires && age >= BETWEEN
+        });
+        over || command.cache.is_some_and(|cache| age >= cache)
     }
 
     /// All that it answers to, today's first.
