@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use understudy_control::{Attach, Request, SocketRole};
+use understudy_control::{Request, published};
 
 use crate::installation::Installation;
+use crate::network;
 use crate::network::mode::Mode;
 use crate::network::netns::{Forbidden, Netns};
-use crate::network::{self, Enclosed};
 use crate::process::Process;
 use crate::record::{Record, Running};
 use crate::shared::{self, Neighbour, Turn};
@@ -48,12 +48,13 @@ pub(crate) fn attach(state: &Path, stdin: impl io::Read) -> Result<()> {
             enclosed
         }
         None => {
-            let mode = Mode::asked(&record.prepare.annotations)?;
-            let Enclosed { sockets, netns: enclosed } =
-                network::enclose(&netns, None, &mode, &installation.nft)?;
-            let attach = Attach { id: container.id, netns: enclosed, sockets: SocketRole::ALL.to_vec() };
-            sidecar::hand_over(&installation, &netns, Request::Attach(attach), &sockets.descriptors())?;
-            enclosed
+            let annotations = &record.prepare.annotations;
+            let (mode, publishes) = (Mode::asked(annotations)?, !published(annotations)?.is_empty());
+            let enclosed = network::enclose(&netns, None, &mode, &installation.nft)?;
+            let enclosed = enclosed.publishing(&netns, publishes)?;
+            let attach = Request::Attach(enclosed.attach(container.id));
+            sidecar::hand_over(&installation, &netns, attach, &enclosed.sockets.descriptors())?;
+            enclosed.netns
         }
     };
     let (pid, start_time) = (process.pid(), process.start_time());

@@ -15,7 +15,7 @@ mod tests;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use understudy_control::NetnsId;
+use understudy_control::{Attach, ContainerId, NetnsId};
 
 use self::mode::Mode;
 use self::netns::{Identity, Netns};
@@ -27,6 +27,21 @@ use self::sockets::Sockets;
 pub(crate) struct Enclosed {
     pub(crate) sockets: Sockets,
     pub(crate) netns: NetnsId,
+}
+
+impl Enclosed {
+    /// Adds sockets by which the sidecar reaches what listens in `netns`, where they are `wanted`.
+    pub(crate) fn publishing(mut self, netns: &Netns, wanted: bool) -> Result<Self> {
+        if wanted {
+            netns.inside(|| self.sockets.add_outgoing())?;
+        }
+        Ok(self)
+    }
+
+    /// What the sidecar is told of the sockets.
+    pub(crate) fn attach(&self, id: ContainerId) -> Attach {
+        Attach { id, netns: self.netns, sockets: self.sockets.roles() }
+    }
 }
 
 /// Makes sockets and rules in `netns`, which replace earlier ones. `expected` is what a namespace that was enclosed before

@@ -9,14 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use understudy_control::{Attach, ContainerId, NetnsId, Prepare, Reattach, Request, SocketRole, Status};
+use understudy_control::{ContainerId, NetnsId, Prepare, Reattach, Request, Status, published};
 
 use crate::StageArguments;
 use crate::installation::Installation;
 use crate::managed;
+use crate::network;
 use crate::network::mode::Mode;
 use crate::network::netns::{Forbidden, Netns};
-use crate::network::{self, Enclosed};
 use crate::process::Process;
 use crate::reap;
 use crate::record::Record;
@@ -143,12 +143,13 @@ fn give_back(
             // The sidecar has cut the others.
             .inspect_err(|_| given.push((running.netns, None)));
     }
+    let publishes = !published(&prepare.annotations)?.is_empty();
     let mode = Mode::asked(&prepare.annotations)?;
-    let Enclosed { sockets, netns: enclosed } =
-        network::enclose(&netns, Some(running.netns), &mode, &installation.nft)?;
-    let attach = Attach { id: id.clone(), netns: enclosed, sockets: SocketRole::ALL.to_vec() };
+    let enclosed = network::enclose(&netns, Some(running.netns), &mode, &installation.nft)?;
+    let enclosed = enclosed.publishing(&netns, publishes)?;
+    let attach = enclosed.attach(id.clone());
     let question = Request::Reattach(Box::new(Reattach { prepare, attach }));
-    let done = sidecar::hand_over(installation, &netns, question, &sockets.descriptors());
-    given.push((enclosed, done.is_ok().then(|| id.clone())));
+    let done = sidecar::hand_over(installation, &netns, question, &enclosed.sockets.descriptors());
+    given.push((enclosed.netns, done.is_ok().then(|| id.clone())));
     done
 }

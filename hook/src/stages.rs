@@ -162,6 +162,46 @@ fn create_runtime_hands_over_six_sockets_of_that_namespace_and_remembers_it() {
     assert_eq!(running.netns, attach.netns);
 }
 
+#[test]
+fn a_container_that_publishes_hands_over_sockets_to_connect_by_and_after_a_restart_new_ones() {
+    if !in_private_netns(
+        "stages::a_container_that_publishes_hands_over_sockets_to_connect_by_and_after_a_restart_new_ones",
+    ) {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let installation = install(scratch.path());
+    let container = Neighbour::start();
+    prepare(&installation, &id('a'));
+    let mut record = Record::load(&installation, &id('a')).unwrap().unwrap();
+    record.prepare.annotations.insert("understudy.publish".to_owned(), "8080:3000".to_owned());
+    record.save(&installation).unwrap();
+    let check = |attach: &understudy_control::Attach, descriptors: &[OwnedFd]| {
+        assert_eq!(attach.sockets, SocketRole::of(true));
+        assert_eq!(descriptors.len(), attach.sockets.len());
+        for (role, descriptor) in attach.sockets.iter().zip(descriptors) {
+            assert_eq!(understudy_control::sys::netns_cookie(descriptor).unwrap(), attach.netns.cookie);
+            let listens = rustix::net::sockopt::socket_acceptconn(descriptor).unwrap();
+            assert_eq!(listens, matches!(role.kind, SocketKind::Tcp | SocketKind::DnsTcp), "{role:?}");
+        }
+    };
+    let first = sidecar(&installation, 1, |_| Reply::Done);
+    create_runtime::attach(&installation.state, &state(&id('a'), "creating", container.pid())[..]).unwrap();
+    let (request, descriptors) = first.join().unwrap().pop().unwrap();
+    let Request::Attach(attach) = request else { panic!("{request:?}") };
+    check(&attach, &descriptors);
+
+    let second = sidecar(&installation, 2, |request| match request {
+        Request::Status => status(&[]),
+        _ => Reply::Done,
+    });
+    let own = Neighbour::start();
+    reattach::reattach(&installation.state, &state(&id('1'), "running", own.pid())[..]).unwrap();
+    let (request, descriptors) = second.join().unwrap().pop().unwrap();
+    let Request::Reattach(reattach) = request else { panic!("{request:?}") };
+    check(&reattach.attach, &descriptors);
+}
+
 /// Marks what was prepared as one that shares its network namespace.
 fn share(installation: &Installation, id: &ContainerId) {
     let record = Record::load(installation, id).unwrap().unwrap();

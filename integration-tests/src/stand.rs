@@ -81,7 +81,15 @@ impl Stand {
     /// # Errors
     /// If it is not within 30 seconds; its log is in the message.
     pub fn start_sidecar(&self) -> Result<()> {
-        let sidecar = sidecar(&self.paths, &self.world.name, &self.given)?;
+        self.start_sidecar_with(&[&format!("--network=container:{}", self.world.name)])
+    }
+
+    /// The same in another network than the world's, with these options.
+    ///
+    /// # Errors
+    /// As [`Stand::start_sidecar`].
+    pub fn start_sidecar_with(&self, network: &[&str]) -> Result<()> {
+        let sidecar = sidecar(&self.paths, network, &self.given)?;
         let healthy = until("the sidecar", || Ok(sidecar.exec(&["/understudy", "health"])?.code == Some(0)));
         healthy.with_context(|| sidecar.logs().unwrap_or_default())?;
         *self.lock() = Some(sidecar);
@@ -284,8 +292,7 @@ fn install(paths: &Paths) -> Result<()> {
 }
 
 /// As docs and README say, but for the network, which is the world's instead of the internet.
-fn sidecar(paths: &Paths, world: &str, given: &[&str]) -> Result<Container> {
-    let network = format!("--network=container:{world}");
+fn sidecar(paths: &Paths, network: &[&str], given: &[&str]) -> Result<Container> {
     let configuration = format!("{}:/etc/understudy:ro", paths.configuration.display());
     let control = format!("{}:/run/understudy/control", paths.control.display());
     let mut arguments = vec![
@@ -297,7 +304,6 @@ fn sidecar(paths: &Paths, world: &str, given: &[&str]) -> Result<Container> {
         "--cap-drop=all",
         "--security-opt=no-new-privileges",
         "--no-healthcheck",
-        &network,
         "--volume",
         &configuration,
         "--volume",
@@ -305,6 +311,7 @@ fn sidecar(paths: &Paths, world: &str, given: &[&str]) -> Result<Container> {
         "--volume",
         "understudy-state:/var/lib/understudy",
     ];
+    arguments.extend(network);
     for secret in given {
         arguments.extend(["--secret", secret]);
     }

@@ -19,6 +19,7 @@ use crate::audit::file::{AuditFile, Sync};
 use crate::credentials::source::written::Written;
 use crate::credentials::{Source, Surroundings};
 use crate::dns::{PinnedAddress, ProxyCredentials, ProxyHost, SyntheticRange, UpstreamProxy};
+use crate::publish::Ports;
 
 /// The three directories of an installation, as the sidecar's container sees them.
 #[derive(Debug, Clone, clap::Args)]
@@ -111,6 +112,8 @@ pub struct Settings {
     pub notify: Vec<String>,
     /// Where counts can be read over HTTP; None: nowhere.
     pub metrics: Option<SocketAddr>,
+    /// Ports of this machine that containers may publish by.
+    pub publish: Ports,
     /// Where audit lines go; None: to standard output.
     pub audit: Option<AuditFile>,
 }
@@ -195,10 +198,21 @@ impl Settings {
             upstream_proxy.map_err(|(key, why)| value(&format!("upstream-proxy.{key}"), why))?;
         let metrics = file.metrics.map(|metrics| listening(&metrics).map_err(|why| value("metrics", why)));
         let metrics = metrics.transpose()?;
+        let publish = ports(file.publish).map_err(|why| value("publish", why))?;
         let audit = file.audit.map(audit).transpose();
         let audit = audit.map_err(|(key, why)| value(&format!("audit.{key}"), why))?;
         let (extra_ca, notify) = (file.extra_ca, file.notify);
-        Ok(Self { extra_ca, resolvers, synthetic_range, names, upstream_proxy, notify, metrics, audit })
+        Ok(Self {
+            extra_ca,
+            resolvers,
+            synthetic_range,
+            names,
+            upstream_proxy,
+            notify,
+            metrics,
+            publish,
+            audit,
+        })
     }
 }
 
@@ -212,7 +226,22 @@ struct File {
     upstream_proxy: Option<ProxyTable>,
     notify: Vec<String>,
     metrics: Option<PortOrAddress>,
+    publish: Option<OneOrManyPorts>,
     audit: Option<AuditTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrManyPorts {
+    One(PortOrRange),
+    Many(Vec<PortOrRange>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum PortOrRange {
+    Port(u16),
+    Range(String),
 }
 
 #[derive(Deserialize)]
@@ -352,6 +381,22 @@ fn listening(metrics: &PortOrAddress) -> Result<SocketAddr, String> {
     })
 }
 
+fn ports(written: Option<OneOrManyPorts>) -> Result<Ports, String> {
+    let all = match written {
+        None => Vec::new(),
+        Some(OneOrManyPorts::One(one)) => vec![one],
+        Some(OneOrManyPorts::Many(all)) => all,
+    };
+    let mut ports = Ports::default();
+    for one in all {
+        match one {
+            PortOrRange::Port(port) => ports.add(&port.to_string())?,
+            PortOrRange::Range(text) => ports.add(&text)?,
+        }
+    }
+    Ok(ports)
+}
+
 fn not_an_address(text: &str) -> String {
     format!("{text:?} is not an address (expected \"10.0.0.1\", \"10.0.0.1:8443\" or \"[fd00::1]:8443\")")
 }
@@ -444,6 +489,21 @@ mod tests {
         }
         for wrong in ["0", "\"127.0.0.1:0\"", "\"9464\"", "\"localhost:9464\"", "\":9464\"", "true"] {
             assert!(metrics(&format!("metrics = {wrong}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_published_but_by_the_ports_that_are_said() {
+        let publish = |text: &str| parse(text).map(|settings| settings.publish);
+        assert_eq!(publish("").unwrap(), Ports::default());
+        for text in
+            ["3000", "\"3000\"", "\"2999-3001\"", "[3000]", "[\"1-2\", 3000]", "[\"2999-3001\", 8080]"]
+        {
+            let ports = publish(&format!("publish = {text}")).unwrap();
+            assert!(ports.contain(3000) && !ports.contain(3002), "{text}");
+        }
+        for wrong in ["0", "\"0\"", "\"3001-3000\"", "true", "[\"http\"]", "70000"] {
+            assert!(publish(&format!("publish = {wrong}")).is_err(), "{wrong}");
         }
     }
 

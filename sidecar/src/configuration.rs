@@ -5,7 +5,7 @@ mod spliced;
 
 use std::sync::Arc;
 
-use understudy_control::{PlacedFile, Prepare, Refusal, annotation};
+use understudy_control::{PlacedFile, Prepare, Published, Refusal, annotation};
 use understudy_harnesses::Harnesses;
 use understudy_policies::{Ceiling, Policies, Rule};
 
@@ -17,6 +17,7 @@ use crate::credentials::expiry::Day;
 use crate::credentials::{Asked, Catalogue, Rights, Terms, Vault, grants, rights, terms};
 use crate::dns::UpstreamProxy;
 use crate::instructions::Instructions;
+use crate::publish;
 
 #[derive(Debug, Clone)]
 pub struct Configuration {
@@ -57,6 +58,11 @@ impl Configuration {
     pub fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {
         let mut terms = terms(prepare, &self.harnesses, &self.policies, &self.vault)?;
         terms.placement.files.extend(self.instructions_for(prepare, &terms.harness)?);
+        for Published { outside, inside } in publish::permitted(prepare, &self.settings)? {
+            terms.notes.push(format!(
+                "its port {inside} is reached by port {outside} of the sidecar, and by whoever reaches that"
+            ));
+        }
         ceiling::apply(terms, prepare, &self.ceiling)
     }
 

@@ -29,6 +29,7 @@ pub mod output;
 pub mod policy_files;
 mod process_group;
 pub mod proxy;
+pub mod publish;
 pub mod quadlet;
 pub mod reason;
 pub mod reload;

@@ -1,6 +1,7 @@
 //! `understudy serve`: puts the parts together, runs them, and takes them apart again on SIGTERM.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -22,6 +23,7 @@ use crate::audit::Audit;
 use crate::ceiling;
 use crate::config::Directories;
 use crate::configuration::{Configuration, Live, Remember};
+use crate::connection::published::{self, Pool};
 use crate::connection::ssh::admission::admission;
 use crate::connection::{self, Redirected};
 use crate::container::Container;
@@ -38,6 +40,7 @@ use crate::operator::notify::Notifier;
 use crate::operator::questions::{OnAsk, QuestionLimits};
 use crate::operator::{Decisions, Questions, decisions};
 use crate::proxy::{Gateway, GatewayParts, Limits, answered};
+use crate::publish::{Leased, Leases};
 use crate::reload::{self, Now, Reloader};
 use crate::tls::roots::read_roots;
 use crate::tls::{Authority, write_roots};
@@ -172,10 +175,11 @@ fn build(
         admission: Box::new(move |grants, host, port| admission(&keys.current(), grants, host, port)),
         bell: Arc::clone(lines.bell()),
         lines: Box::new(move |from| lines.since(from)),
-        start: Box::new(move |container, sockets| {
+        start: Box::new(move |container, sockets, leased| {
             let _context = runtime.enter();
-            start(&container, sockets, &serving, &audit)
+            start(&container, sockets, leased, &serving, &audit)
         }),
+        leases: Leases::new(published_at()),
         revocations: Revocations::new(directories.state.join("revoked")),
         authority: certificate,
         range,
@@ -200,6 +204,15 @@ fn build(
 
 /// The registry, once there is one: accounts are kept before that.
 type LateRegistry = Arc<OnceLock<Weak<Registry>>>;
+
+/// Loopback on the host. In a container, all of its network: what of it is reached from outside, and from where, is said
+/// with its own `--publish`.
+fn published_at() -> IpAddr {
+    match Surroundings::of_this_process().host_run {
+        true => Ipv4Addr::LOCALHOST.into(),
+        false => Ipv4Addr::UNSPECIFIED.into(),
+    }
+}
 
 /// Where `sidecar.toml` says, if it does.
 fn open_metrics(live: &Live, registry: &Arc<Registry>) -> Result<()> {
@@ -232,8 +245,8 @@ fn keeper(
 fn resolver(configuration: &Configuration) -> Result<Resolver> {
     let settings = &configuration.settings;
     let resolver = Resolver::new(settings.names.clone(), &settings.resolvers, settings.synthetic_range)?;
-    let own_port = settings.metrics.map(|address| address.port());
-    Ok(resolver.through(configuration.upstream_proxy.clone()).closing(own_port))
+    let own_ports = settings.publish.clone().with(settings.metrics.map(|address| address.port()));
+    Ok(resolver.through(configuration.upstream_proxy.clone()).closing(own_ports))
 }
 
 /// Gives what a reload brings to those who hold a part of it.
@@ -264,6 +277,7 @@ fn reloader(live: &Arc<Live>, registry: &Arc<Registry>, in_force: Current<Resolv
 fn start(
     container: &Arc<Container>,
     sockets: Sockets,
+    leased: Vec<Leased>,
     gateway: &Arc<Gateway>,
     audit: &Audit,
 ) -> io::Result<()> {
@@ -277,6 +291,10 @@ fn start(
     }
     for listener in sockets.dns_tcp {
         tokio::spawn(Arc::clone(&dns).serve_tcp(tokio::net::TcpListener::from_std(listener)?));
+    }
+    let pool = Pool::new(sockets.outgoing);
+    for leased in leased {
+        tokio::spawn(published::serve(leased, &pool, container, gateway)?);
     }
     Ok(())
 }

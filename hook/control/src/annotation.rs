@@ -10,6 +10,7 @@ pub const ALLOW: &str = "understudy.allow";
 pub const MODE: &str = "understudy.mode";
 pub const NETWORK: &str = "understudy.network";
 pub const INBOUND: &str = "understudy.inbound";
+pub const PUBLISH: &str = "understudy.publish";
 pub const WORKSPACE: &str = "understudy.workspace";
 pub const PRIVACY: &str = "understudy.privacy";
 pub const INSTRUCTIONS: &str = "understudy.instructions";
@@ -24,8 +25,20 @@ pub const SIDECAR: &str = "sidecar";
 
 /// All that this version understands. Others are refused, also those of a later version: what they ask for would not
 /// be done.
-pub const KNOWN: [&str; 11] =
-    [HARNESS, POLICY, SECRETS, ALLOW, MODE, NETWORK, INBOUND, WORKSPACE, PRIVACY, INSTRUCTIONS, ROLE];
+pub const KNOWN: [&str; 12] = [
+    HARNESS,
+    POLICY,
+    SECRETS,
+    ALLOW,
+    MODE,
+    NETWORK,
+    INBOUND,
+    PUBLISH,
+    WORKSPACE,
+    PRIVACY,
+    INSTRUCTIONS,
+    ROLE,
+];
 
 /// The items of a value: separated by commas or white space.
 pub fn list(value: &str) -> impl Iterator<Item = &str> {

@@ -33,7 +33,12 @@ pub enum SocketKind {
     DnsUdp,
     /// A listening TCP socket, to which TCP port 53 is redirected.
     DnsTcp,
+    /// A TCP socket that is neither bound nor connected, by which the sidecar reaches what listens inside.
+    Outgoing,
 }
+
+/// Connections at once to what a container publishes, in each address family.
+const AT_ONCE: usize = 16;
 
 /// What one descriptor of the packet is, in the packet's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -53,6 +58,24 @@ impl SocketRole {
         SocketRole { family: Family::V6, kind: SocketKind::DnsUdp },
         SocketRole { family: Family::V6, kind: SocketKind::DnsTcp },
     ];
+
+    /// Those that follow them for a container with `understudy.publish`.
+    pub const OUTGOING: [SocketRole; 2 * AT_ONCE] = {
+        let mut all = [SocketRole { family: Family::V4, kind: SocketKind::Outgoing }; 2 * AT_ONCE];
+        let (_, second) = all.split_at_mut(AT_ONCE);
+        let mut at = 0;
+        while at < second.len() {
+            second[at].family = Family::V6;
+            at += 1;
+        }
+        all
+    };
+
+    /// All of a container's, in their order.
+    pub fn of(publishes: bool) -> Vec<Self> {
+        let outgoing: &[Self] = if publishes { &Self::OUTGOING } else { &[] };
+        [&Self::ALL, outgoing].concat()
+    }
 }
 
 /// Hands a prepared container's sockets over. The packet carries one descriptor for each role, in order.

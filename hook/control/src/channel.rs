@@ -11,6 +11,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
+use crate::SocketRole;
 use crate::sys::peer_credentials;
 
 /// The largest packet, in bytes; well below the kernel's default send buffer (212,992), so that a packet that is
@@ -20,8 +21,8 @@ pub const MAX_PACKET: usize = 128 * 1024;
 /// The longest answer, in bytes. Longer than a packet, it goes in several: one that is full is followed by another.
 pub const MAX_ANSWER: usize = 64 * 1024 * 1024;
 
-/// The most descriptors that are taken out of a packet; one with more is refused.
-pub const MAX_DESCRIPTORS: usize = 8;
+/// The most descriptors that are taken out of a packet; one with more is refused. Those of a container that publishes ports.
+pub const MAX_DESCRIPTORS: usize = SocketRole::ALL.len() + SocketRole::OUTGOING.len();
 
 /// A connected `SOCK_SEQPACKET` Unix socket.
 #[derive(Debug)]

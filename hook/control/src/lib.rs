@@ -13,6 +13,7 @@ pub mod guest;
 pub mod id;
 pub mod message;
 pub mod operator;
+pub mod publish;
 pub mod server;
 pub mod status;
 pub mod sys;
@@ -30,5 +31,6 @@ pub use operator::{
     ArmLogin, ArmedStatus, Decide, DecisionStatus, Effect, Explain, Explained, ExplainedRule, Lasting, Lines,
     LoginKept, LoginMade, Mark, Outcome, QuestionStatus, Watch, Watched,
 };
+pub use publish::{Published, published};
 pub use server::{AcceptError, Listener};
 pub use status::{ContainerStatus, SecretStatus, Status};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use understudy_control::Refusal;
-use understudy_control::annotation::{self, GUARDED, INBOUND, NETWORK, SEALED};
+use understudy_control::annotation::{self, GUARDED, INBOUND, NETWORK, PUBLISH, SEALED};
+use understudy_control::{Refusal, published};
 
 /// Ports at the most: each is a rule.
 const MOST: usize = 64;
@@ -21,7 +21,12 @@ impl Mode {
     /// `annotations` are those of ours.
     pub(crate) fn asked(annotations: &BTreeMap<String, String>) -> Result<Self, Refusal> {
         let inbound = annotations.get(INBOUND);
+        let published = published(annotations)?;
         match annotations.get(NETWORK).map(String::as_str) {
+            Some(GUARDED) if !published.is_empty() => Err(Refusal::new(
+                format!("annotation {PUBLISH} is for sealed containers: this one has a network of its own"),
+                format!("publish with podman run -p HOST:PORT and name the port in {INBOUND}"),
+            )),
             Some(GUARDED) => {
                 Ok(Self::Guarded { inbound: inbound.map_or(Ok(Vec::new()), |list| ports(list))? })
             }
@@ -92,6 +97,14 @@ mod tests {
             assert_eq!(mode, Ok(Mode::Guarded { inbound: expected.to_vec() }));
         }
         assert_eq!(asked(&[(NETWORK, GUARDED)]), Ok(Mode::Guarded { inbound: Vec::new() }));
+    }
+
+    #[test]
+    fn only_a_sealed_container_publishes_through_the_sidecar() {
+        assert_eq!(asked(&[(PUBLISH, "3000")]), Ok(Mode::Sealed));
+        let guarded = asked(&[(NETWORK, GUARDED), (PUBLISH, "3000")]).unwrap_err();
+        assert!(guarded.contains("podman run -p") && guarded.contains(INBOUND), "{guarded}");
+        assert!(asked(&[(PUBLISH, "web")]).unwrap_err().contains("neither a TCP port"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The six sockets of a container, made inside its network namespace.
+//! The sockets of a container, made inside its network namespace.
 
 use std::fs;
 use std::io;
@@ -12,10 +12,10 @@ use understudy_control::{Family, SocketKind, SocketRole, sys};
 /// The kernel caps it at `net.core.somaxconn`, which is 4096 in a new namespace.
 const BACKLOG: i32 = 4096;
 
-/// In the order of `SocketRole::ALL`. Bound to loopback addresses, to which a redirect rewrites destinations: an
-/// answer from a wildcard socket would have another source, and connection tracking would not know it.
+/// In the order of `SocketRole::of`. Those that are listened on are bound to loopback addresses, to which a redirect rewrites
+/// destinations: an answer from a wildcard socket would have another source, and connection tracking would not know it.
 #[derive(Debug)]
-pub(crate) struct Sockets(Vec<OwnedFd>);
+pub(crate) struct Sockets(Vec<(SocketRole, OwnedFd)>);
 
 /// Where a ruleset redirects to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,23 +37,37 @@ impl Sockets {
         let mut taken = Vec::new();
         SocketRole::ALL
             .iter()
-            .map(|role| apart(*role, &mut taken).with_context(|| format!("{role:?} socket")))
+            .map(|role| Ok((*role, apart(*role, &mut taken).with_context(|| format!("{role:?} socket"))?)))
             .collect::<Result<_>>()
             .map(Self)
     }
 
+    /// Adds those by which the sidecar reaches what listens in the calling thread's network namespace. A socket stays in
+    /// the namespace that it was made in, whoever connects it, and can be connected again once it was disconnected.
+    pub(crate) fn add_outgoing(&mut self) -> Result<()> {
+        for role in SocketRole::OUTGOING {
+            self.0.push((role, made(role)?));
+        }
+        Ok(())
+    }
+
+    /// What each of `descriptors` is.
+    pub(crate) fn roles(&self) -> Vec<SocketRole> {
+        self.0.iter().map(|(role, _)| *role).collect()
+    }
+
     pub(crate) fn ports(&self) -> Result<Ports> {
         let mut ports = Ports { v4: FamilyPorts::default(), v6: FamilyPorts::default() };
-        for (role, socket) in SocketRole::ALL.iter().zip(&self.0) {
-            let port = port(socket)?;
+        for (role, socket) in &self.0 {
             let family = match role.family {
                 Family::V4 => &mut ports.v4,
                 Family::V6 => &mut ports.v6,
             };
             match role.kind {
-                SocketKind::Tcp => family.tcp = port,
-                SocketKind::DnsUdp => family.dns_udp = port,
-                SocketKind::DnsTcp => family.dns_tcp = port,
+                SocketKind::Tcp => family.tcp = port(socket)?,
+                SocketKind::DnsUdp => family.dns_udp = port(socket)?,
+                SocketKind::DnsTcp => family.dns_tcp = port(socket)?,
+                SocketKind::Outgoing => {}
             }
         }
         Ok(ports)
@@ -61,12 +75,12 @@ impl Sockets {
 
     /// The cookie of the network namespace that they were made in.
     pub(crate) fn cookie(&self) -> Result<u64> {
-        let socket = self.0.first().ok_or_else(|| anyhow!("no sockets"))?;
+        let (_, socket) = self.0.first().ok_or_else(|| anyhow!("no sockets"))?;
         sys::netns_cookie(socket).context("SO_NETNS_COOKIE (needs Linux 5.14)")
     }
 
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.0.iter().map(AsFd::as_fd).collect()
+        self.0.iter().map(|(_, socket)| socket.as_fd()).collect()
     }
 }
 
@@ -92,16 +106,34 @@ fn port(socket: &OwnedFd) -> Result<u16> {
 
 /// Without any reuse option, so that no other socket can share the port: std's listeners set SO_REUSEADDR.
 fn bound(role: SocketRole) -> Result<OwnedFd> {
-    let (family, address): (_, IpAddr) = match role.family {
-        Family::V4 => (AddressFamily::INET, Ipv4Addr::LOCALHOST.into()),
-        Family::V6 => (AddressFamily::INET6, Ipv6Addr::LOCALHOST.into()),
+    let address: IpAddr = match role.family {
+        Family::V4 => Ipv4Addr::LOCALHOST.into(),
+        Family::V6 => Ipv6Addr::LOCALHOST.into(),
     };
-    let kind = match role.kind {
-        SocketKind::Tcp | SocketKind::DnsTcp => SocketType::STREAM,
+    let socket = made(role)?;
+    bind(&socket, &SocketAddr::new(address, 0))
+        .map_err(io::Error::from)
+        .with_context(|| format!("bind to {address}"))?;
+    if kind(role) == SocketType::STREAM {
+        listen(&socket, BACKLOG)?;
+    }
+    Ok(socket)
+}
+
+fn kind(role: SocketRole) -> SocketType {
+    match role.kind {
+        SocketKind::Tcp | SocketKind::DnsTcp | SocketKind::Outgoing => SocketType::STREAM,
         SocketKind::DnsUdp => SocketType::DGRAM,
+    }
+}
+
+fn made(role: SocketRole) -> Result<OwnedFd> {
+    let family = match role.family {
+        Family::V4 => AddressFamily::INET,
+        Family::V6 => AddressFamily::INET6,
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(family, kind, flags, None).map_err(|errno| match errno {
+    let socket = socket_with(family, kind(role), flags, None).map_err(|errno| match errno {
         rustix::io::Errno::AFNOSUPPORT => {
             anyhow!("this kernel has IPv6 switched off (remove ipv6.disable=1 from its command line)")
         }
@@ -109,12 +141,6 @@ fn bound(role: SocketRole) -> Result<OwnedFd> {
     })?;
     if role.family == Family::V6 {
         sockopt::set_ipv6_v6only(&socket, true)?;
-    }
-    bind(&socket, &SocketAddr::new(address, 0))
-        .map_err(io::Error::from)
-        .with_context(|| format!("bind to {address}"))?;
-    if kind == SocketType::STREAM {
-        listen(&socket, BACKLOG)?;
     }
     Ok(socket)
 }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType, sendto, socket, sockopt};
 
+use understudy_control::{MAX_DESCRIPTORS, SocketRole, sys};
+
 use super::sockets::{FamilyPorts, Ports};
 use super::*;
 use crate::testing::{Neighbour, in_private_netns};
@@ -434,6 +436,71 @@ fn sealing_enters_checks_and_leaves() {
             Ok(())
         })
         .unwrap();
+}
+
+/// What the sidecar relies on, which is elsewhere and has nothing but the socket: tcp_disconnect() leaves it as it was made,
+/// in whatever state its connection is.
+#[test]
+fn an_outgoing_socket_reaches_its_own_namespace_from_elsewhere_again_and_again() {
+    if !in_private_netns(
+        "network::tests::an_outgoing_socket_reaches_its_own_namespace_from_elsewhere_again_and_again",
+    ) {
+        return;
+    }
+    let container = Neighbour::start();
+    let process = crate::process::Process::open(container.pid()).unwrap();
+    let netns = Netns::of_container(&process, &netns::Forbidden::host().unwrap()).unwrap();
+    let enclosed = enclose(&netns, None, &Mode::Sealed, Path::new(NFT)).unwrap();
+    let enclosed = enclosed.publishing(&netns, true).unwrap();
+    let (roles, descriptors) = (enclosed.sockets.roles(), enclosed.sockets.descriptors());
+    assert_eq!((roles, descriptors.len()), (SocketRole::of(true), MAX_DESCRIPTORS));
+    netns.inside(|| listeners::only_the_sidecars(Path::new("/proc/thread-self"))).unwrap();
+    netlink::loopback_up().unwrap();
+    for (number, loopback) in [(6, "127.0.0.1"), (descriptors.len() - 1, "[::1]")] {
+        let socket = descriptors[number];
+        assert_eq!(sys::netns_cookie(socket).unwrap(), enclosed.netns.cookie);
+        rustix::io::ioctl_fionbio(socket, false).unwrap();
+        let at = |port: u16| format!("{loopback}:{port}").parse::<SocketAddr>().unwrap();
+        let listener = netns.inside(|| Ok(TcpListener::bind(at(3000))?)).unwrap();
+        assert!(TcpStream::connect(at(3000)).is_err(), "it listens here, too: this shows nothing");
+        // On the same socket: the descriptor of the stream is another.
+        let again = |how: &str| {
+            rustix::net::connect_unspec(socket).unwrap();
+            // Of a connection that was not made yet it keeps ECONNRESET.
+            let _ = sockopt::socket_error(socket).unwrap();
+            rustix::net::connect(socket, &at(3000))
+                .unwrap_or_else(|error| panic!("{loopback} {how}: {error}"));
+            let mut stream = TcpStream::from(socket.try_clone_to_owned().unwrap());
+            stream.set_read_timeout(Some(AMPLE)).unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            stream.write_all(how.as_bytes()).unwrap();
+            let mut heard = vec![0; how.len()];
+            server.read_exact(&mut heard).unwrap();
+            assert_eq!(heard, how.as_bytes());
+            (stream, server)
+        };
+        let (_, server) = again("as it was made");
+        let (_, mut other) = again("while it was connected");
+        assert_eq!((&server).read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        other.write_all(b"unread").unwrap();
+        let (mut stream, mut server) = again("with unread bytes");
+        server.write_all(b"read").unwrap();
+        drop(server);
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "read");
+        let (mut stream, mut server) = again("after the server's end");
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(server.read(&mut [0]).unwrap(), 0);
+        server.write_all(b"late").unwrap();
+        drop(server);
+        stream.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "readlate");
+        let _ = again("after its own end and the server's");
+        rustix::net::connect_unspec(socket).unwrap();
+        assert!(rustix::net::connect(socket, &at(3001)).is_err());
+        let _ = again("after a refusal");
+    }
 }
 
 #[test]

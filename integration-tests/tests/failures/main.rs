@@ -5,6 +5,7 @@
 mod between;
 mod control;
 mod hook;
+mod published;
 mod sidecar;
 mod steps;
 

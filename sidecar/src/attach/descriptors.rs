@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::net::{AddressFamily, SocketType, getsockname, sockopt};
+use rustix::net::{AddressFamily, SocketType, getpeername, getsockname, sockopt};
 use understudy_control::{Attach, Family, SocketKind, SocketRole};
 
 /// A container's sockets, non-blocking, checked. IPv4 first in each.
@@ -12,13 +12,15 @@ pub struct Sockets {
     pub tcp: Vec<std::net::TcpListener>,
     pub dns_udp: Vec<std::net::UdpSocket>,
     pub dns_tcp: Vec<std::net::TcpListener>,
+    /// Neither bound nor connected, of a container that publishes ports.
+    pub outgoing: Vec<(Family, OwnedFd)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DescriptorError {
     #[error("expected {expected} descriptors, got {found}")]
     Count { expected: usize, found: usize },
-    #[error("expected the sockets {:?}", SocketRole::ALL)]
+    #[error("expected the sockets {:?}, and none or all of those to connect by", SocketRole::ALL)]
     Roles,
     #[error("descriptor {index} ({role:?}): {why}")]
     Wrong { index: usize, role: SocketRole, why: String },
@@ -33,21 +35,23 @@ pub fn verify(
     descriptors: Vec<OwnedFd>,
     own_cookie: u64,
 ) -> Result<Sockets, DescriptorError> {
-    if attach.sockets != SocketRole::ALL {
+    let roles = SocketRole::of(attach.sockets.len() > SocketRole::ALL.len());
+    if attach.sockets != roles {
         return Err(DescriptorError::Roles);
     }
-    if descriptors.len() != SocketRole::ALL.len() {
-        return Err(DescriptorError::Count { expected: SocketRole::ALL.len(), found: descriptors.len() });
+    if descriptors.len() != roles.len() {
+        return Err(DescriptorError::Count { expected: roles.len(), found: descriptors.len() });
     }
     if attach.netns.cookie == own_cookie {
         return Err(DescriptorError::OwnNetns);
     }
-    let mut sockets = Sockets { tcp: Vec::new(), dns_udp: Vec::new(), dns_tcp: Vec::new() };
+    let (tcp, dns_udp, dns_tcp, outgoing) = Default::default();
+    let mut sockets = Sockets { tcp, dns_udp, dns_tcp, outgoing };
     let mut ports = Vec::new();
-    for (index, (role, descriptor)) in SocketRole::ALL.into_iter().zip(descriptors).enumerate() {
+    for (index, (role, descriptor)) in roles.into_iter().zip(descriptors).enumerate() {
         let wrong = |why: String| DescriptorError::Wrong { index, role, why };
         let port = check(role, descriptor.as_fd(), attach.netns.cookie).map_err(wrong)?;
-        if ports.contains(&(role.kind == SocketKind::DnsUdp, port)) {
+        if port != 0 && ports.contains(&(role.kind == SocketKind::DnsUdp, port)) {
             return Err(wrong(format!("port {port} stands for two sockets")));
         }
         ports.push((role.kind == SocketKind::DnsUdp, port));
@@ -56,12 +60,13 @@ pub fn verify(
             SocketKind::Tcp => sockets.tcp.push(descriptor.into()),
             SocketKind::DnsUdp => sockets.dns_udp.push(descriptor.into()),
             SocketKind::DnsTcp => sockets.dns_tcp.push(descriptor.into()),
+            SocketKind::Outgoing => sockets.outgoing.push((role.family, descriptor)),
         }
     }
     Ok(sockets)
 }
 
-/// The socket's port, if it is exactly what its role says.
+/// The socket's port, or 0 if it is to have none, if it is exactly what its role says.
 fn check(role: SocketRole, socket: BorrowedFd<'_>, cookie: u64) -> Result<u16, String> {
     let io = |what: &str| {
         let what = what.to_owned();
@@ -74,6 +79,7 @@ fn check(role: SocketRole, socket: BorrowedFd<'_>, cookie: u64) -> Result<u16, S
     let (kind, listening) = match role.kind {
         SocketKind::Tcp | SocketKind::DnsTcp => (SocketType::STREAM, true),
         SocketKind::DnsUdp => (SocketType::DGRAM, false),
+        SocketKind::Outgoing => (SocketType::STREAM, false),
     };
     let found = sockopt::socket_domain(socket).map_err(io("not a socket"))?;
     if found != family {
@@ -97,6 +103,12 @@ fn check(role: SocketRole, socket: BorrowedFd<'_>, cookie: u64) -> Result<u16, S
     }
     let name = getsockname(socket).map_err(io("address"))?;
     let address = SocketAddr::try_from(name).map_err(io("address"))?;
+    if role.kind == SocketKind::Outgoing {
+        return match address.port() == 0 && getpeername(socket).is_err() {
+            true => Ok(0),
+            false => Err(format!("it is bound to {address} or connected")),
+        };
+    }
     if address.ip() != loopback || address.port() == 0 {
         return Err(format!("it is bound to {address}, not to {loopback} and a port"));
     }
@@ -130,6 +142,21 @@ pub(in crate::attach) mod tests {
         (attach, descriptors)
     }
 
+    /// The same of one that publishes ports.
+    pub(in crate::attach) fn publishing(id: &str) -> (Attach, Vec<OwnedFd>) {
+        let (attach, mut descriptors) = good(id);
+        descriptors.extend(SocketRole::OUTGOING.iter().map(|role| outgoing(role.family)));
+        (Attach { sockets: SocketRole::of(true), ..attach }, descriptors)
+    }
+
+    fn outgoing(family: Family) -> OwnedFd {
+        let family = match family {
+            Family::V4 => AddressFamily::INET,
+            Family::V6 => AddressFamily::INET6,
+        };
+        rustix::net::socket(family, SocketType::STREAM, None).unwrap()
+    }
+
     fn tcp(address: &str) -> OwnedFd {
         // The standard library sets SO_REUSEADDR on listeners; the hook's never have it.
         let listener = TcpListener::bind(address).unwrap();
@@ -150,6 +177,37 @@ pub(in crate::attach) mod tests {
         let (attach, descriptors) = good("a");
         let sockets = verify(&attach, descriptors, 0).unwrap();
         assert_eq!((sockets.tcp.len(), sockets.dns_udp.len(), sockets.dns_tcp.len()), (2, 2, 2));
+    }
+
+    #[test]
+    fn those_to_connect_by_come_all_or_not_at_all() {
+        let (attach, descriptors) = publishing("a");
+        assert_eq!(verify(&attach, descriptors, 0).unwrap().outgoing.len(), SocketRole::OUTGOING.len());
+        let (mut attach, mut descriptors) = publishing("a");
+        descriptors.pop();
+        assert!(matches!(verify(&attach, descriptors, 0), Err(DescriptorError::Count { .. })));
+        attach.sockets.pop();
+        assert_eq!(verify(&attach, publishing("a").1, 0).unwrap_err(), DescriptorError::Roles);
+    }
+
+    #[test]
+    fn one_to_connect_by_is_neither_bound_nor_connected_nor_a_listener() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connected = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let bound = outgoing(Family::V4);
+        rustix::net::bind(&bound, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        for (bad, needle) in [
+            (OwnedFd::from(connected), "or connected"),
+            (bound, "bound to"),
+            (listener.into(), "it listens"),
+            (outgoing(Family::V6), "family"),
+            (udp("127.0.0.1:0"), "type"),
+        ] {
+            let (attach, mut descriptors) = publishing("a");
+            descriptors[6] = bad;
+            let error = verify(&attach, descriptors, 0).unwrap_err().to_string();
+            assert!(error.contains(needle) && error.contains("descriptor 6"), "{error}");
+        }
     }
 
     #[test]

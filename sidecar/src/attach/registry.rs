@@ -15,8 +15,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use understudy_control::annotation::PUBLISH;
 use understudy_control::{
     Attach, ContainerId, Lines, ManagedFile, Prepare, Prepared, Reattach, Refusal, SecretStatus, Status,
+    published,
 };
 use understudy_policies::{HostName, Rule};
 
@@ -32,6 +34,7 @@ use crate::credentials::{Asked, Grants, Rights, Terms, Vault};
 use crate::dns::{SyntheticNames, SyntheticRange};
 use crate::operator::decisions::now;
 use crate::operator::{Decisions, Questions};
+use crate::publish::{Leased, Leases};
 
 /// A `Prepare` that is not followed by an `Attach` within this time is forgotten: the start failed in between.
 const PREPARED_FOR: Duration = Duration::from_secs(60);
@@ -50,7 +53,7 @@ pub type Admit = Box<dyn Fn(&Grants, &HostName, u16) -> Admission + Send + Sync>
 /// the container that logged in.
 pub type KeepLogin =
     Box<dyn Fn(&Asked, &str, &Record) -> Result<Vec<(String, bool)>, KeepError> + Send + Sync>;
-pub type Start = Box<dyn Fn(Arc<Container>, Sockets) -> std::io::Result<()> + Send + Sync>;
+pub type Start = Box<dyn Fn(Arc<Container>, Sockets, Vec<Leased>) -> std::io::Result<()> + Send + Sync>;
 
 /// What the registry is built on.
 pub struct RegistryParts {
@@ -58,8 +61,10 @@ pub struct RegistryParts {
     pub decide_terms: DecideTerms,
     /// What a container that runs may do now.
     pub decide_rights: DecideRights,
-    /// Serves a container's sockets from now on.
+    /// Serves a container's sockets from now on, and what leads to it from outside.
     pub start: Start,
+    /// The ports that lead to containers.
+    pub leases: Arc<Leases>,
     pub revocations: Revocations,
     pub may_decide: MayDecide,
     pub decisions: Arc<Decisions>,
@@ -116,7 +121,10 @@ impl Registry {
     pub fn prepare(&self, prepare: Prepare) -> Result<Prepared, Refusal> {
         let mut terms = self.terms(&prepare)?;
         if let Some(with) = &prepare.joins {
+            // What it publishes leads to that one already.
             terms.notes.push(self.may_join(&terms.asked, with)?);
+        } else {
+            self.parts.leases.check(&published(&prepare.annotations)?, &prepare.id)?;
         }
         let prepared = Prepared {
             env: terms.env.clone(),
@@ -337,11 +345,24 @@ impl Registry {
         // Decided while `known` is held, as by `reconsider`: a reload since `Prepare` is never missed.
         let rights = (self.parts.decide_rights)(&terms.asked);
         let container = Arc::new(Container::new(id, name.clone(), terms.harness, rights, names, terms.notes));
-        (self.parts.start)(Arc::clone(&container), sockets).map_err(|error| {
-            container.revoke();
-            Refusal::new(format!("the sidecar cannot serve the sockets: {error}"), "see the sidecar's log")
-        })?;
+        self.serve(&container, &terms.asked, sockets).inspect_err(|_| container.revoke())?;
         Ok(Attached { container, asked: Box::new(terms.asked), own: None, name })
+    }
+
+    fn serve(&self, container: &Arc<Container>, asked: &Asked, sockets: Sockets) -> Result<(), Refusal> {
+        let published = published(&asked.prepare.annotations)?;
+        if published.is_empty() == sockets.outgoing.is_empty() {
+            let leased = self.parts.leases.take(&published, container)?;
+            let started = (self.parts.start)(Arc::clone(container), sockets, leased);
+            return started.map_err(|error| {
+                Refusal::new(
+                    format!("the sidecar cannot serve the sockets: {error}"),
+                    "see the sidecar's log",
+                )
+            });
+        }
+        let reason = format!("the sockets are not those of what annotation {PUBLISH} says");
+        Err(Refusal::new(reason, "use the understudy-hook of this sidecar's version"))
     }
 
     fn rights(&self, entry: &Known) -> Arc<Rights> {

@@ -185,6 +185,7 @@ impl Live {
             ("extra-ca", settings.extra_ca != before.extra_ca),
             ("notify", settings.notify != before.notify),
             ("metrics", settings.metrics != before.metrics),
+            ("publish", settings.publish != before.publish),
             ("synthetic-range", settings.synthetic_range != before.synthetic_range),
         ] {
             if changed {
@@ -197,6 +198,7 @@ impl Live {
         settings.synthetic_range = before.synthetic_range;
         settings.notify.clone_from(&before.notify);
         settings.metrics = before.metrics;
+        settings.publish.clone_from(&before.publish);
         settings
     }
 
@@ -281,6 +283,8 @@ impl std::fmt::Debug for Live {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use understudy_control::{Prepare, User, annotation};
+
     use super::*;
 
     struct Place {
@@ -320,6 +324,22 @@ mod tests {
                 ..Surroundings::default()
             };
             Live::load(&self.directories, around, Remember::Yes)
+        }
+    }
+
+    fn prepare() -> Prepare {
+        Prepare {
+            id: "a".repeat(64).parse().unwrap(),
+            name: None,
+            image: None,
+            annotations: [(annotation::ALLOW, "a.example"), (annotation::HARNESS, "claude-code")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+            user: User { uid: 0, gid: 0 },
+            env: std::collections::BTreeMap::new(),
+            args: Vec::new(),
+            managed: Vec::new(),
+            joins: None,
         }
     }
 
@@ -397,6 +417,34 @@ mod tests {
     }
 
     #[test]
+    fn a_port_is_published_with_the_operators_word_alone() {
+        let place = Place::new();
+        let asks = |live: &Live| {
+            let mut prepare = prepare();
+            prepare.annotations.insert("understudy.publish".to_owned(), "3000 8080:3001".to_owned());
+            live.current().terms(&prepare)
+        };
+        let refusal = asks(&place.load().unwrap()).unwrap_err();
+        assert!(refusal.remedy.contains("`publish = 3000` into sidecar.toml"), "{refusal:?}");
+        place.write("sidecar.toml", "publish = 3000");
+        let live = place.load().unwrap();
+        assert!(asks(&live).unwrap_err().remedy.contains("`publish = 8080`"));
+        place.write("sidecar.toml", "publish = [3000, 8080]");
+        live.reload(false);
+        assert!(asks(&live).is_err());
+        let problems = live.current().problems();
+        assert!(problems.iter().any(|line| line.contains("`publish` was changed")), "{problems:?}");
+        let notes = asks(&place.load().unwrap()).unwrap().notes;
+        assert!(notes.iter().any(|note| note.contains("port 3001 is reached by port 8080")), "{notes:?}");
+        place.write("sidecar.toml", "publish = \"1-9999\"\nmetrics = 8080");
+        assert!(asks(&place.load().unwrap()).unwrap_err().reason.contains("`metrics` port"));
+        place.write("sidecar.toml", "publish = \"1-9999\"");
+        place.write("ceiling.toml", "annotations.forbid = [\"understudy.publish\"]");
+        let refusal = asks(&place.load().unwrap()).unwrap_err();
+        assert!(refusal.reason.contains("understudy.publish"), "{refusal:?}");
+    }
+
+    #[test]
     fn what_cannot_change_under_running_containers_is_told() {
         let place = Place::new();
         let live = place.load().unwrap();
@@ -428,7 +476,6 @@ mod tests {
 
     #[test]
     fn a_ceiling_that_comes_down_on_a_running_container_leaves_it_nothing() {
-        use understudy_control::{Prepare, User, annotation};
         use understudy_policies::Verdict;
 
         let place = Place::new();
@@ -436,19 +483,7 @@ mod tests {
         place.write("ceiling.toml", "annotations.allow-hosts = \"a.example\"");
         place.write("value", "sk-0123456789abcdefghij");
         let live = place.load().unwrap();
-        let prepare = Prepare {
-            id: "a".repeat(64).parse().unwrap(),
-            name: None,
-            image: None,
-            annotations: [(annotation::ALLOW, "a.example"), (annotation::HARNESS, "claude-code")]
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .into(),
-            user: User { uid: 0, gid: 0 },
-            env: std::collections::BTreeMap::new(),
-            args: Vec::new(),
-            managed: Vec::new(),
-            joins: None,
-        };
+        let prepare = prepare();
         let asked = crate::credentials::Asked::new(&prepare, "claude-code", ["a"].into_iter().collect());
         let now = || {
             let rights = live.current().rights(&asked, Vec::new());

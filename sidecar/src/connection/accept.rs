@@ -30,6 +30,11 @@ use crate::workers::Seat;
 
 /// Serves one listening socket of a container. Returns once the container is revoked; its connections end by then, too.
 pub async fn serve(listener: TcpListener, container: Arc<Container>, gateway: Arc<Gateway>) {
+    each(&listener, &container, |stream| place(stream, &container, &gateway)).await;
+}
+
+/// Accepts until the container is revoked.
+pub(super) async fn each(listener: &TcpListener, container: &Container, mut serve: impl FnMut(TcpStream)) {
     let mut revocation = container.revocation();
     let mut pause = Duration::ZERO;
     loop {
@@ -41,7 +46,7 @@ pub async fn serve(listener: TcpListener, container: Arc<Container>, gateway: Ar
         match accepted {
             Ok((stream, _)) => {
                 pause = Duration::ZERO;
-                place(stream, &container, &gateway);
+                serve(stream);
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             // Out of descriptors or memory: the connection stays in the backlog, and trying at once would spin.

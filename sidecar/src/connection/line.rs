@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::relay::Passed;
 use crate::audit::{Audit, Decision, Entry};
 use crate::container::Container;
-use crate::decide::Permit;
 use crate::proxy::Downstream;
 use crate::reason::Reason;
 
@@ -63,10 +62,10 @@ impl Line {
     }
 
     /// What it carries is passed through from now on.
-    pub(super) fn passes(&mut self, permit: &Permit, passed: &Arc<Passed>) {
+    pub(super) fn passes(&mut self, rule: &str, passed: &Arc<Passed>) {
         self.entry(|entry| {
             (entry.decision, entry.reason) = (Decision::Allowed, None);
-            entry.rule = Some(permit.rule().to_owned());
+            entry.rule = Some(rule.to_owned());
         });
         self.passed = Some(Arc::clone(passed));
     }

@@ -72,7 +72,7 @@ impl Splice {
     ) -> Result<(), Fault> {
         let (passed, permit, by) = (Arc::new(Passed::default()), self.permit.clone(), self.by);
         tokio::select! {
-            result = self.pass(gateway, &passed, || line.passes(&permit, &passed)) => result,
+            result = self.pass(gateway, &passed, || line.passes(permit.rule(), &passed)) => result,
             () = forbidden(gateway, container, &permit, by) => {
                 let detail = "the configuration was changed, and does not let it through any more";
                 Err(Fault::new(Reason::HostNotAllowed, detail))

@@ -125,7 +125,7 @@ async fn session(
         .map_err(|_| Fault::new(Reason::RateLimited, "more connections than the rule's `rate`"))?;
     let vault = gateway.vault().current();
     let mut upstream = upstream::connect(gateway, &vault, &permit, &guest.secret, &command, version).await?;
-    line.passes(&permit, passed);
+    line.passes(permit.rule(), passed);
     let secret = guest.secret.clone();
     tokio::select! {
         result = pump::pump(guest, &mut upstream, passed, IDLE) => result,

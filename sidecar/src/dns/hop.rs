@@ -92,15 +92,17 @@ fn keep_alive(stream: &TcpStream) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::publish::Ports;
 
     #[tokio::test]
     async fn what_listens_on_this_machine_is_dialled_only_where_the_operator_says() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let closing = |port| Closed::Ports(Arc::new(Ports::default().with(Some(port))));
         let dial = |closed| async move { Hop::straight(address, closed).connect().await };
         assert!(matches!(dial(Closed::Whole).await, Err(DialError::Own { .. })));
-        assert!(matches!(dial(Closed::Port(Some(address.port()))).await, Err(DialError::Own { .. })));
-        assert!(dial(Closed::Port(Some(1))).await.is_ok());
-        assert!(dial(Closed::Port(None)).await.is_ok());
+        assert!(matches!(dial(closing(address.port())).await, Err(DialError::Own { .. })));
+        assert!(dial(closing(1)).await.is_ok());
+        assert!(dial(Closed::Ports(Arc::default())).await.is_ok());
     }
 }

@@ -1,21 +1,24 @@
 //! Which addresses are the sidecar's own: what listens there listens for its operator, and for no container.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use crate::publish::Ports;
 
 /// What of this machine may not be dialled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Closed {
     /// All of it.
     Whole,
-    /// The operator pinned a name to it: the sidecar's own port alone, if it has one.
-    Port(Option<u16>),
+    /// The operator pinned a name to it: the sidecar's own ports alone.
+    Ports(Arc<Ports>),
 }
 
 impl Closed {
-    pub(super) fn refuses(self, address: SocketAddr) -> bool {
+    pub(super) fn refuses(&self, address: SocketAddr) -> bool {
         match self {
-            Self::Port(port) if port != Some(address.port()) => false,
-            Self::Whole | Self::Port(_) => is_own(address.ip()),
+            Self::Ports(ports) if !ports.contain(address.port()) => false,
+            Self::Whole | Self::Ports(_) => is_own(address.ip()),
         }
     }
 }
@@ -60,12 +63,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pinned_name_reaches_all_of_this_machine_but_the_port_of_the_sidecar() {
+    fn a_pinned_name_reaches_all_of_this_machine_but_the_ports_of_the_sidecar() {
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
         assert!(Closed::Whole.refuses(at("127.0.0.1:443")) && !Closed::Whole.refuses(at("192.0.2.1:443")));
-        let closed = Closed::Port(Some(9464));
+        let closed = Closed::Ports(Arc::new(Ports::default().with(Some(9464))));
         assert!(closed.refuses(at("127.0.0.1:9464")) && closed.refuses(at("[::1]:9464")));
         assert!(!closed.refuses(at("127.0.0.1:443")) && !closed.refuses(at("192.0.2.1:9464")));
-        assert!(!Closed::Port(None).refuses(at("127.0.0.1:9464")));
+        assert!(!Closed::Ports(Arc::default()).refuses(at("127.0.0.1:9464")));
     }
 }

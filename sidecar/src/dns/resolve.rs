@@ -17,6 +17,7 @@ use super::upstream_proxy::{ProxyHost, UpstreamProxy};
 use crate::decide::Permit;
 use crate::dns::SyntheticRange;
 use crate::dns::special::{is_private, is_special};
+use crate::publish::Ports;
 use crate::reason::Reason;
 
 /// How long one resolution may take in all.
@@ -66,7 +67,7 @@ pub struct Resolver {
     range: SyntheticRange,
     proxy: Option<Arc<UpstreamProxy>>,
     /// Where the sidecar itself listens.
-    own_port: Option<u16>,
+    own_ports: Arc<Ports>,
 }
 
 impl std::fmt::Debug for Resolver {
@@ -98,7 +99,13 @@ impl Resolver {
         options.use_hosts_file = ResolveHosts::Never;
         options.timeout = Duration::from_secs(2);
         options.attempts = 2;
-        Ok(Self { pins, upstream: builder.build().map_err(error)?, range, proxy: None, own_port: None })
+        Ok(Self {
+            pins,
+            upstream: builder.build().map_err(error)?,
+            range,
+            proxy: None,
+            own_ports: Arc::default(),
+        })
     }
 
     /// With the operator's proxy as the way to everything but what passes by it.
@@ -108,10 +115,10 @@ impl Resolver {
         self
     }
 
-    /// With a port of this machine that no name leads to, a pinned one included.
+    /// With ports of this machine that no name leads to, a pinned one included.
     #[must_use]
-    pub fn closing(self, own_port: Option<u16>) -> Self {
-        Self { own_port, ..self }
+    pub fn closing(self, own_ports: Ports) -> Self {
+        Self { own_ports: Arc::new(own_ports), ..self }
     }
 
     pub async fn resolve(&self, permit: Permit) -> Result<Upstream, ResolveDenial> {
@@ -119,14 +126,14 @@ impl Resolver {
         let proxy = self.proxy.as_ref().filter(|proxy| !proxy.is_passed_by(host));
         let pinned = self.pins.get(host);
         let closed = match pinned {
-            Some(_) => Closed::Port(self.own_port),
+            Some(_) => Closed::Ports(Arc::clone(&self.own_ports)),
             None => Closed::Whole,
         };
         if let (None, Some(proxy)) = (pinned, proxy.filter(|proxy| proxy.by_name)) {
             let target = format!("{host}:{port}");
             let at = self.proxy_addresses(proxy).await?;
-            let hops = at.into_iter().map(|at| Hop::through(proxy, at, target.clone(), closed)).collect();
-            return Ok(Upstream { permit, hops });
+            let hops = at.into_iter().map(|at| Hop::through(proxy, at, target.clone(), closed.clone()));
+            return Ok(Upstream { permit, hops: hops.collect() });
         }
         let addresses = match pinned {
             Some(pins) => {
@@ -138,12 +145,14 @@ impl Resolver {
             }
         };
         let hops = match proxy {
-            None => addresses.into_iter().map(|address| Hop::straight(address, closed)).collect(),
+            None => addresses.into_iter().map(|address| Hop::straight(address, closed.clone())).collect(),
             Some(proxy) => {
                 let at = self.proxy_addresses(proxy).await?;
                 let mut hops = Vec::new();
                 for address in addresses {
-                    hops.extend(at.iter().map(|at| Hop::through(proxy, *at, address.to_string(), closed)));
+                    hops.extend(
+                        at.iter().map(|at| Hop::through(proxy, *at, address.to_string(), closed.clone())),
+                    );
                 }
                 hops
             }
@@ -265,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_is_pinned_to_this_machine_does_not_lead_to_the_sidecars_own_port() {
+    async fn a_name_that_is_pinned_to_this_machine_does_not_lead_to_the_sidecars_own_ports() {
         use understudy_policies::{Policy, PolicySet, Request};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -273,8 +282,11 @@ mod tests {
         let pin = PinnedAddress { address: "127.0.0.1".parse().unwrap(), port: None };
         let pins = HashMap::from([(host.clone(), vec![pin])]);
         let nobody = "127.0.0.1:1".parse().unwrap();
-        let resolver =
-            |own| Resolver::new(pins.clone(), &[nobody], SyntheticRange::default()).unwrap().closing(own);
+        let resolver = |own| {
+            Resolver::new(pins.clone(), &[nobody], SyntheticRange::default())
+                .unwrap()
+                .closing(Ports::default().with(own))
+        };
         let text = format!("[[allow]]\nhost = \"x.example\"\nport = {port}\n");
         let policy = PolicySet::combine(vec![Arc::new(Policy::parse("p", "p.toml", &text).unwrap())]);
         for (own, dialled) in [(None, true), (Some(port), false), (Some(1), true)] {

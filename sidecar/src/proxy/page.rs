@@ -256,7 +256,7 @@ fn remedy(reason: Reason) -> &'static str {
         Reason::LoginNeeded => "log in again, and take it over with: understudy login import",
         Reason::PrivateAddress => {
             "for an address of a private network, write `private = true` into the rule; for one of the sidecar's own machine, pin the name in \
-             sidecar.toml, as [names] \"HOST\" = \"ADDRESS\" (its `metrics` port stays closed)"
+             sidecar.toml, as [names] \"HOST\" = \"ADDRESS\" (its `metrics` and `publish` ports stay closed)"
         }
         Reason::NameNotFound => "check the name, and `resolvers` in sidecar.toml",
         Reason::UpstreamUntrusted => "if it is yours, name its authority by `extra-ca` in sidecar.toml",

@@ -25,6 +25,7 @@ mod pool;
 #[path = "../../../integration-tests/src/mock/accounts.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the mock provider of other tests uses it, too")]
 mod provider;
+mod published;
 mod raw;
 mod reflect;
 mod refusals;

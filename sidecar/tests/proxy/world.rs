@@ -22,6 +22,7 @@ use understudy::dns::{PinnedAddress, Resolver, SyntheticNames, SyntheticRange, U
 use understudy::operator::Questions;
 use understudy::operator::questions::QuestionLimits;
 use understudy::proxy::{Gateway, GatewayParts, Limits};
+use understudy::publish::Ports;
 use understudy::tls::roots::read_roots;
 use understudy::tls::{Authority, write_roots};
 use understudy::workers::Workers;
@@ -187,7 +188,7 @@ impl World {
         // Whatever is not pinned is asked for at a port where nobody listens.
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
         let resolver = Resolver::new(pins, &[nobody], SyntheticRange::default()).unwrap();
-        let resolver = resolver.through(options.proxy).closing(options.own_port);
+        let resolver = resolver.through(options.proxy).closing(Ports::default().with(options.own_port));
         let resolver = Current::from(resolver);
         let mut first = None;
         let vault = match options.account {

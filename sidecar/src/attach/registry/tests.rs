@@ -1,3 +1,4 @@
+mod published;
 mod shared;
 mod watching;
 
@@ -14,7 +15,7 @@ use understudy_policies::{Policy, PolicySet, Verdict};
 use super::*;
 use crate::accounts::Token;
 use crate::accounts::record::{StandIns, Tokens};
-use crate::attach::descriptors::tests::good as sockets;
+use crate::attach::descriptors::tests::{good as sockets, publishing};
 use crate::audit::Audit;
 use crate::connection::ssh::admission::Admission;
 use crate::credentials::Grants;
@@ -25,9 +26,13 @@ use crate::operator::questions::QuestionLimits;
 /// A harness for which the operator revokes the container while its terms are decided.
 const REVOKED_MEANWHILE: &str = "revoked-meanwhile";
 
+type AllLeased = Vec<(Arc<Container>, Leased)>;
+
 struct Stand {
     registry: Registry,
     started: Arc<AtomicUsize>,
+    /// What leads to containers, as the tasks of each hold it until it is revoked.
+    leased: Arc<Mutex<AllLeased>>,
     all_withdrawn: Arc<Mutex<bool>>,
     audit: Audit,
     _state: tempfile::TempDir,
@@ -37,6 +42,8 @@ fn stand() -> Stand {
     let state = tempfile::tempdir().unwrap();
     let started = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&started);
+    let leased: Arc<Mutex<AllLeased>> = Arc::default();
+    let running = Arc::clone(&leased);
     let all_withdrawn = Arc::new(Mutex::new(false));
     let withdrawn = Arc::clone(&all_withdrawn);
     let decisions = Arc::new(Decisions::load(&state.path().join("decisions.json")).unwrap());
@@ -76,10 +83,12 @@ fn stand() -> Stand {
             ))])),
             ..Rights::default()
         }),
-        start: Box::new(move |_, _| {
+        start: Box::new(move |container, _, leased| {
             count.fetch_add(1, Relaxed);
+            running.lock().unwrap().extend(leased.into_iter().map(|leased| (Arc::clone(&container), leased)));
             Ok(())
         }),
+        leases: Leases::new([127, 0, 0, 1].into()),
         revocations,
         may_decide: Box::new(|rule, _| match rule.place.is_empty() {
             true => Err(Refusal::new("no", "no")),
@@ -106,7 +115,7 @@ fn stand() -> Stand {
         lines: Box::new(move |from| kept.since(from)),
         secrets: Box::new(|holders| holders.keys().map(|name| held(name, &holders[name])).collect()),
     });
-    Stand { registry, started, all_withdrawn, audit, _state: state }
+    Stand { registry, started, leased, all_withdrawn, audit, _state: state }
 }
 
 fn held(name: &str, holders: &[String]) -> SecretStatus {
