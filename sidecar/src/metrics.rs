@@ -148,7 +148,10 @@ mod tests {
             decisions: Vec::new(),
             questions: Vec::new(),
         };
-        let text = Metrics::default().text(&status);
+        // A count with labels is told from the first line on.
+        let metrics = Metrics::default();
+        metrics.count(&Entry::sample());
+        let text = metrics.text(&status);
         let told = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         assert_eq!(documented, told.map(str::to_owned).collect());
     }

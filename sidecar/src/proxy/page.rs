@@ -76,8 +76,11 @@ impl Page {
         text
     }
 
-    fn remedy(&self, reason: Reason) -> &str {
-        self.remedy.as_deref().unwrap_or_else(|| remedy(reason))
+    /// With the names of this request in what is to be typed.
+    fn remedy(&self, reason: Reason) -> String {
+        let said = self.remedy.as_deref().unwrap_or_else(|| remedy(reason));
+        let said = said.replace("--container NAME", &format!("--container {}", self.container));
+        said.replace("explain URL", &format!("explain https://{}:{}/", self.host, self.port))
     }
 
     fn json(&self, reason: Reason) -> String {
@@ -329,6 +332,22 @@ mod tests {
                 (&reason.code().into(), &remedy.into())
             );
         }
+    }
+
+    #[test]
+    fn what_is_to_be_typed_names_this_container_and_host() {
+        let said = |remedy: Option<&str>, reason| {
+            let page = Page { reason: Some(reason), remedy: remedy.map(str::to_owned), ..page() };
+            page.render(&plain()).body.lines().last().unwrap().to_owned()
+        };
+        assert_eq!(
+            said(Some("run `understudy allow evil.example --container NAME`"), Reason::HostNotAllowed),
+            "operator: run `understudy allow evil.example --container agent`"
+        );
+        assert!(
+            said(None, Reason::PathNotAllowed)
+                .ends_with("understudy explain https://evil.example:443/ --container agent")
+        );
     }
 
     #[test]
