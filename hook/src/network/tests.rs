@@ -466,8 +466,6 @@ fn an_outgoing_socket_reaches_its_own_namespace_from_elsewhere_again_and_again()
         // On the same socket: the descriptor of the stream is another.
         let again = |how: &str| {
             rustix::net::connect_unspec(socket).unwrap();
-            // Of a connection that was not made yet it keeps ECONNRESET.
-            let _ = sockopt::socket_error(socket).unwrap();
             rustix::net::connect(socket, &at(3000))
                 .unwrap_or_else(|error| panic!("{loopback} {how}: {error}"));
             let mut stream = TcpStream::from(socket.try_clone_to_owned().unwrap());

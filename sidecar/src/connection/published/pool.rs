@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::net::{connect_unspec, sockopt};
+use rustix::net::connect_unspec;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
@@ -79,10 +79,9 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         let Some(socket) = self.socket.take() else { return };
-        // An attempt that was broken off leaves an error behind, which the next would take for its own.
-        match connect_unspec(&socket).and_then(|()| sockopt::socket_error(&socket)) {
+        match connect_unspec(&socket) {
             // Before its place is free.
-            Ok(_) => self.home.sockets().push(socket),
+            Ok(()) => self.home.sockets().push(socket),
             Err(error) => {
                 tracing::warn!(%error, "a socket of a container cannot be used again");
                 if let Some(place) = self.place.take() {
