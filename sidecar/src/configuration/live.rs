@@ -185,6 +185,7 @@ impl Live {
             ("extra-ca", settings.extra_ca != before.extra_ca),
             ("notify", settings.notify != before.notify),
             ("metrics", settings.metrics != before.metrics),
+            ("audit", settings.audit != before.audit),
             ("synthetic-range", settings.synthetic_range != before.synthetic_range),
         ] {
             if changed {
