@@ -82,5 +82,7 @@ fn of_file(path: &Path) -> Result<Vec<String>> {
             std::fs::File::open(path).with_context(|| path.display().to_string())?,
         )),
     };
-    read.lines().collect::<Result<_, _>>().with_context(|| path.display().to_string())
+    // One that was torn may end within a character, and hides no other.
+    let lines = read.split(b'\n').map(|line| line.map(|line| String::from_utf8_lossy(&line).into_owned()));
+    lines.collect::<Result<_, _>>().with_context(|| path.display().to_string())
 }

@@ -245,6 +245,8 @@ fn a_question_is_answered_by_a_key_on_a_terminal() {
                 question.contains(&format!("question: {}: may it reach {host}:443?", agent.name)),
                 "{question}"
             );
+            // A key that comes sooner answers nothing.
+            std::thread::sleep(std::time::Duration::from_millis(1100));
             watcher.press(key);
             watcher.until(&format!("{verb} {host}:443"));
             answered.join().unwrap()

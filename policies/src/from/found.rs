@@ -1,6 +1,6 @@
 //! What the files of a project name, as the readers find it.
 
-use super::url::{Url, UrlError};
+use super::url::{LONGEST, Url, UrlError};
 use crate::HostName;
 
 /// More than a project names; what a larger one says is not read to its end.
@@ -120,6 +120,9 @@ impl Found {
     }
 
     pub(super) fn module(&mut self, line: usize, module: &str) {
+        if module.len() > LONGEST {
+            return self.problem(Some(line), &UrlError::Long.to_string());
+        }
         if self.modules.len() < MOST {
             self.modules.push((module.to_owned(), format!("{}:{line}", self.file)));
         }

@@ -283,6 +283,9 @@ fn a_hostile_project_is_read_without_harm_and_what_was_not_read_is_told() {
     std::fs::create_dir(path("Pipfile")).unwrap();
     std::fs::write(path("Pipfile.lock"), "[".repeat(1 << 20)).unwrap();
     std::fs::write(path("Cargo.lock"), format!("a = {}", "[".repeat(1 << 20))).unwrap();
+    // What is made of a path grows faster than it.
+    let long = "/a".repeat(4 << 20);
+    std::fs::write(path("pnpm-lock.yaml"), format!("tarball: https://long.example{long}\n")).unwrap();
     let odd = path("a\n\u{1b}[2J\u{202e}b");
     std::fs::create_dir(&odd).unwrap();
     std::fs::write(odd.join("go.sum"), "m.example/x v1 h1:x\n").unwrap();
@@ -304,6 +307,7 @@ fn a_hostile_project_is_read_without_harm_and_what_was_not_read_is_told() {
         "uv.lock: larger than 16 MiB",
         "Pipfile.lock:1: not JSON: ",
         "Cargo.lock:1: not TOML, or nested too deep",
+        "pnpm-lock.yaml:1: longer than 4096 bytes",
         "d/d/d/d/d/d/d/d: not read, since it is 8 directories deep",
     ] {
         assert!(

@@ -14,6 +14,8 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 const DEEPEST: usize = 8;
 const MOST_ENTRIES: usize = 50_000;
 const MOST_FILES: usize = 500;
+/// Of all of them.
+const MOST_BYTES: usize = 256 * 1024 * 1024;
 const MOST_PROBLEMS: usize = 100;
 /// What package managers put there is not the project's own.
 const PASSED_OVER: [&str; 8] =
@@ -33,6 +35,7 @@ pub(super) struct Read {
     pub(super) first_link: String,
     entries: usize,
     files: usize,
+    bytes: usize,
 }
 
 /// Gives every file whose path is `wanted` to `take`, in the order of their names.
@@ -89,7 +92,13 @@ pub(super) fn read(
                 Ok(Kind::Regular(fd)) => {
                     read.files += 1;
                     match content(&fd) {
+                        Ok(bytes) if bytes.len() > MOST_BYTES.saturating_sub(read.bytes) => {
+                            let most = MOST_BYTES / 1024 / 1024;
+                            read.problem(&shown, &format!("not read, since {most} MiB were"));
+                            return Ok(read);
+                        }
                         Ok(bytes) => {
+                            read.bytes += bytes.len();
                             take(Content { path: shown, bytes });
                             continue;
                         }

@@ -20,6 +20,8 @@ pub(super) enum UrlError {
     Variable,
     #[error("not an http or https URL")]
     Scheme,
+    #[error("longer than {LONGEST} bytes")]
+    Long,
     #[error("the host of the URL: {0}")]
     Host(#[from] NameError),
     #[error("the port of the URL is not a number from 1 to 65535")]
@@ -30,11 +32,17 @@ pub(super) enum UrlError {
     Path(#[from] PathError),
 }
 
+/// Of a URL or a module, in bytes: nobody's is longer, and what is made of it grows faster than it.
+pub(super) const LONGEST: usize = 4096;
+
 /// Prefixes by which package managers say how they use a URL.
 const USES: [&str; 5] = ["git+", "sparse+", "registry+", "direct+", "hg+"];
 
 impl Url {
     pub(super) fn parse(text: &str) -> Result<Self, UrlError> {
+        if text.len() > LONGEST {
+            return Err(UrlError::Long);
+        }
         let text = USES.iter().find_map(|prefix| text.strip_prefix(prefix)).unwrap_or(text);
         if text.contains("${") || text.contains("%(") {
             return Err(UrlError::Variable);

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// `[audit]` in `sidecar.toml`.
@@ -31,6 +31,8 @@ pub struct Rotating {
     of: AuditFile,
     file: File,
     size: u64,
+    /// With more bytes, it is rotated.
+    limit: u64,
     /// The file may end in the middle of a line.
     torn: bool,
 }
@@ -42,25 +44,25 @@ impl Rotating {
     /// If it cannot be opened or made.
     pub fn open(of: AuditFile) -> io::Result<Self> {
         let (file, size, torn) = open(&of.path)?;
-        Ok(Self { of, file, size, torn })
+        let limit = of.max_size;
+        Ok(Self { of, file, size, limit, torn })
     }
 
-    /// `PATH` becomes `PATH.1`, that one `PATH.2`, and so on; the last one goes.
+    /// `PATH` becomes `PATH.1`, that one `PATH.2`, and so on; the last one goes. Nothing is moved before the new file is there.
     fn rotate(&mut self) -> io::Result<()> {
         if self.of.sync == Sync::Write {
             self.file.sync_all()?;
         }
-        for number in (1..self.of.keep).rev() {
-            match fs::rename(self.former(number), self.former(number + 1)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+        let own = self.file.metadata()?;
+        match fs::metadata(&self.of.path) {
+            Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => self.shift()?,
+            // Somebody else rotated it.
+            Ok(_) => (self.file, self.size, self.torn) = open(&self.of.path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                (self.file, self.size, self.torn) = open(&self.of.path)?;
             }
+            Err(error) => return Err(error),
         }
-        match self.of.keep {
-            0 => fs::remove_file(&self.of.path)?,
-            _ => fs::rename(&self.of.path, self.former(1))?,
-        }
-        (self.file, self.size, self.torn) = open(&self.of.path)?;
         if self.of.sync == Sync::Write {
             let directory = self.of.path.parent().unwrap_or(Path::new("/"));
             File::open(directory)?.sync_all()?;
@@ -68,9 +70,41 @@ impl Rotating {
         Ok(())
     }
 
-    fn former(&self, number: u32) -> PathBuf {
+    fn shift(&mut self) -> io::Result<()> {
+        let next = self.beside("next");
+        // Of a run that was killed in the middle of this.
+        if let Err(error) = fs::remove_file(&next)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        let opened = open(&next)?;
+        let moved = self.shift_former().and_then(|()| fs::rename(&next, &self.of.path));
+        if let Err(error) = moved {
+            drop(fs::remove_file(&next));
+            return Err(error);
+        }
+        (self.file, self.size, self.torn) = opened;
+        Ok(())
+    }
+
+    fn shift_former(&self) -> io::Result<()> {
+        let former = |number: u32| self.beside(&number.to_string());
+        for number in (1..self.of.keep).rev() {
+            match fs::rename(former(number), former(number + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        if self.of.keep > 0 {
+            fs::rename(&self.of.path, former(1))?;
+        }
+        Ok(())
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
         let mut name = self.of.path.clone().into_os_string();
-        name.push(format!(".{number}"));
+        name.push(format!(".{suffix}"));
         name.into()
     }
 }
@@ -78,12 +112,15 @@ impl Rotating {
 impl Write for Rotating {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         let more = lines.len() as u64;
-        if self.size > 0
-            && self.size.saturating_add(more) > self.of.max_size
-            && let Err(error) = self.rotate()
-        {
-            // Lines in a file that is too long are better than none.
-            tracing::error!(%error, "audit: {} cannot be rotated", self.of.path.display());
+        if self.size > 0 && self.size.saturating_add(more) > self.limit {
+            match self.rotate() {
+                Ok(()) => self.limit = self.of.max_size,
+                // Lines in a file that is too long are better than none. It is not tried again at each of them.
+                Err(error) => {
+                    self.limit = self.size.saturating_add(self.of.max_size / 16);
+                    tracing::error!(%error, "audit: {} cannot be rotated", self.of.path.display());
+                }
+            }
         }
         if self.torn {
             self.file.write_all(b"\n")?;
@@ -188,6 +225,46 @@ mod tests {
         sink.write_all(b"1\n2\n").unwrap();
         sink.write_all(b"3\n").unwrap();
         assert_eq!(fs::read_to_string(directory.path().join("audit.jsonl")).unwrap(), "1\n2\n3\n");
+    }
+
+    /// What stands in the way of one step costs none of the former files.
+    #[test]
+    fn former_files_outlive_a_rotation_that_fails() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut sink = Rotating::open(of(directory.path(), 32, 3)).unwrap();
+        for (name, text) in [("1", "one\n"), ("2", "two\n"), ("3", "three\n")] {
+            fs::write(directory.path().join(format!("audit.jsonl.{name}")), text).unwrap();
+        }
+        // The new file cannot be made.
+        fs::create_dir_all(directory.path().join("audit.jsonl.next/x")).unwrap();
+        for _ in 0..20 {
+            sink.write_all(b"0123456789\n").unwrap();
+        }
+        let text = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+        assert_eq!(text("audit.jsonl"), "0123456789\n".repeat(20));
+        for (name, expected) in [("1", "one\n"), ("2", "two\n"), ("3", "three\n")] {
+            assert_eq!(text(&format!("audit.jsonl.{name}")), expected);
+        }
+        fs::remove_dir_all(directory.path().join("audit.jsonl.next")).unwrap();
+        sink.write_all(b"0123456789\n").unwrap();
+        assert_eq!(text("audit.jsonl"), "0123456789\n");
+        assert_eq!((&*text("audit.jsonl.2"), &*text("audit.jsonl.3")), ("one\n", "two\n"));
+    }
+
+    #[test]
+    fn a_file_that_somebody_moved_away_is_begun_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        for keep in [0, 2] {
+            let path = directory.path().join("audit.jsonl");
+            let mut sink = Rotating::open(of(directory.path(), 4, keep)).unwrap();
+            sink.write_all(b"1\n2\n").unwrap();
+            fs::rename(&path, directory.path().join("elsewhere")).unwrap();
+            sink.write_all(b"3\n").unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "3\n");
+            assert_eq!(fs::read_to_string(directory.path().join("elsewhere")).unwrap(), "1\n2\n");
+            fs::remove_file(&path).unwrap();
+        }
+        assert!(!directory.path().join("audit.jsonl.1").exists());
     }
 
     #[test]

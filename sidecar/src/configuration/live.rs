@@ -186,6 +186,7 @@ impl Live {
             ("notify", settings.notify != before.notify),
             ("metrics", settings.metrics != before.metrics),
             ("publish", settings.publish != before.publish),
+            ("audit", settings.audit != before.audit),
             ("synthetic-range", settings.synthetic_range != before.synthetic_range),
         ] {
             if changed {

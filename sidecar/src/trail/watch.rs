@@ -5,7 +5,7 @@ mod terminal;
 
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -30,6 +30,8 @@ pub struct WatchArguments {
 
 /// Between two attempts to reach a sidecar that is gone.
 const PAUSE: Duration = Duration::from_millis(500);
+/// An agent that takes a question back and has another one at hand must not get the key that was meant for the first.
+const TO_LOOK: Duration = Duration::from_secs(1);
 const KEYS: &str = "[o]nce, for this [c]ontainer, [a]lways; [n]ot now, [d]eny for this container; [q]uit";
 
 /// Until it is interrupted. A sidecar that goes away is waited for.
@@ -61,8 +63,8 @@ struct Watcher<'a> {
     control: &'a Control,
     terminal: Option<Terminal>,
     colour: bool,
-    /// The question that was shown last, as long as it is open.
-    asked: Option<QuestionStatus>,
+    /// The question that was shown last, as long as it is open, and when it was shown.
+    asked: Option<(QuestionStatus, Instant)>,
 }
 
 impl Watcher<'_> {
@@ -130,9 +132,14 @@ impl Watcher<'_> {
         if matches!(key, b'q' | 3 | 4) {
             return false;
         }
-        if let Some((question, decide)) =
-            self.asked.as_ref().and_then(|asked| Some((asked, answer(asked, key)?)))
+        let asked = self.asked.as_ref();
+        if let Some((question, since, decide)) =
+            asked.and_then(|(asked, since)| Some((asked, since, answer(asked, key)?)))
         {
+            if since.elapsed() < TO_LOOK {
+                println!("  that was for another question, or too quick: look at this one, then press again");
+                return true;
+            }
             match self.control.call(Request::Decide(decide)) {
                 Ok(_) => println!("  {} {}:{}", verb(key), question.host, question.port),
                 Err(error) => println!("  {error:#}"),
@@ -161,13 +168,21 @@ impl Watcher<'_> {
         out.flush()?;
         let Some(terminal) = &self.terminal else { return Ok(mark) };
         let open = questions.into_iter().find(|question| is_meant(&self.arguments.filter, question));
-        if let Some(question) = open.as_ref().filter(|open| !same(self.asked.as_ref(), open)) {
+        let before = self.asked.take();
+        if let Some((before, since)) = &before {
+            if let Some(open) = open.as_ref().filter(|open| same(before, open)) {
+                self.asked = Some((open.clone(), *since));
+                return Ok(mark);
+            }
+            writeln!(out, "  {}:{} is not asked any more", before.host, before.port)?;
+        }
+        if let Some(question) = open {
             // A key that was pressed before answers nothing that comes after it.
             terminal.forget()?;
-            writeln!(out, "{}", shown(question))?;
-            out.flush()?;
+            writeln!(out, "{}", shown(&question))?;
+            self.asked = Some((question, Instant::now()));
         }
-        self.asked = open;
+        out.flush()?;
         Ok(mark)
     }
 }
@@ -200,10 +215,8 @@ fn is_meant(filter: &Filter, question: &QuestionStatus) -> bool {
     filter.container.as_ref().is_none_or(of) && filter.host.as_ref().is_none_or(about)
 }
 
-fn same(asked: Option<&QuestionStatus>, open: &QuestionStatus) -> bool {
-    asked.is_some_and(|asked| {
-        (&asked.container_id, &asked.host, asked.port) == (&open.container_id, &open.host, open.port)
-    })
+fn same(asked: &QuestionStatus, open: &QuestionStatus) -> bool {
+    (&asked.container_id, &asked.host, asked.port) == (&open.container_id, &open.host, open.port)
 }
 
 /// With the rule that `always` would make. The host is ASCII: other letters are in Punycode.

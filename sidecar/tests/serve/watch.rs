@@ -228,9 +228,14 @@ fn on_a_terminal_a_key_answers_and_another_ends_it_at_once() {
             agent::run(&sidecar, "one", &asking, &format!("{CURL}curl https://a.asked.example/\ncurl https://other.example/ &\ncurl https://b.asked.example/\nwait\n"))
         });
         watcher.until_shown("one asks for a.asked.example:443");
+        // A question that has just come is answered by no key: it may have been meant for the one before.
+        press(b'a');
+        watcher.until_shown("look at this one, then press again");
+        std::thread::sleep(Duration::from_millis(1100));
         press(b'n');
         watcher.until_shown("denied a.asked.example:443");
         watcher.until_shown("one asks for b.asked.example:443");
+        std::thread::sleep(Duration::from_millis(1100));
         press(b'n');
         watcher.until_shown("denied b.asked.example:443");
         // The question that is not meant is not shown, and is answered elsewhere.

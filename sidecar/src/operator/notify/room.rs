@@ -54,8 +54,11 @@ impl Room {
         if now.duration_since(kind.since) >= MINUTE {
             (kind.since, kind.told) = (now, 0);
         }
-        let known = refused.is_some() && of.refused.len() >= MOST_HOSTS;
-        if known || kind.waiting >= WAITING_ALIKE || kind.told >= TOLD_ALIKE {
+        if refused.is_some() && of.refused.len() >= MOST_HOSTS {
+            // Told twice is better than never.
+            of.refused.clear();
+        }
+        if kind.waiting >= WAITING_ALIKE || kind.told >= TOLD_ALIKE {
             self.leave_out();
             return false;
         }
@@ -147,5 +150,7 @@ mod tests {
         }
         assert!(room.containers.len() <= MOST_CONTAINERS);
         assert!(room.containers.values().all(|of| of.refused.len() <= MOST_HOSTS));
+        // However many there were, one that was not told is.
+        assert!(room.admit(&of("a", Event::Denied, "another.example"), now + 20_000 * MINUTE));
     }
 }
