@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::relay::Passed;
 use crate::audit::{Audit, Decision, Entry};
 use crate::container::Container;
+use crate::decide::Denial;
 use crate::proxy::Downstream;
 use crate::reason::Reason;
 
@@ -14,15 +15,28 @@ pub(super) struct Fault {
     /// None if it is the container that ended it.
     reason: Option<Reason>,
     detail: String,
+    /// What decided, if a rule did.
+    rule: Option<String>,
 }
 
 impl Fault {
     pub(super) fn new(reason: Reason, detail: &str) -> Self {
-        Self { reason: Some(reason), detail: detail.to_owned() }
+        Self { reason: Some(reason), detail: detail.to_owned(), rule: None }
+    }
+
+    /// With what would allow it.
+    pub(super) fn of(denial: Denial) -> Self {
+        Self { reason: Some(denial.reason), detail: denial.remedy, rule: denial.rule }
+    }
+
+    /// Of what was let through before.
+    pub(super) fn changed(denial: Denial) -> Self {
+        let detail = format!("policy was changed, and does not let it through any more; {}", denial.remedy);
+        Self { detail, ..Self::of(denial) }
     }
 
     pub(super) fn broken_off(detail: &str) -> Self {
-        Self { reason: None, detail: detail.to_owned() }
+        Self { reason: None, detail: detail.to_owned(), rule: None }
     }
 
     /// As the container is told it.
@@ -73,6 +87,9 @@ impl Line {
     pub(super) fn fail(&mut self, fault: Fault) {
         self.entry(|entry| {
             entry.reason = fault.reason;
+            if fault.rule.is_some() {
+                entry.rule = fault.rule;
+            }
             entry.detail = Some(fault.detail).filter(|detail| !detail.is_empty());
             if fault.reason == Some(Reason::Revoked) || entry.decision == Decision::Allowed {
                 entry.decision = Decision::Terminated;

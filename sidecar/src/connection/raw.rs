@@ -27,9 +27,8 @@ pub(super) fn permit(container: &Container, origin: &Origin, port: u16) -> Resul
         return Err(Fault::new(Reason::ProtocolNotAllowed, "neither TLS nor HTTP"));
     };
     let permit = decide_raw(&container.rights().policy, name, port);
-    let permit = permit
-        .map_err(|denial| Fault::new(denial.reason, "neither TLS nor HTTP, and no rule with `tcp = true`"))?;
-    within_limits(container).map_err(|denial| Fault::new(denial.reason, &denial.remedy))?;
+    let permit = permit.map_err(Fault::of)?;
+    within_limits(container).map_err(Fault::of)?;
     match container.rates.take(&permit.given().rates, std::time::Instant::now()) {
         Ok(()) => Ok(permit),
         Err(_) => Err(Fault::new(Reason::RateLimited, "more connections than the rule's `rate`")),

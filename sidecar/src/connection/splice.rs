@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use understudy_policies::HostName;
+use understudy_policies::{HostName, PolicySet, Request, Verdict};
 
 use super::line::{Fault, Line};
 use super::raw;
 use super::refusal;
 use super::relay::{Broken, Passed, relay, write};
 use crate::container::Container;
-use crate::decide::{Permit, decide_raw, decide_splice};
+use crate::decide::{Permit, decide, decide_raw, decide_splice};
 use crate::dns::{DialError, Upstream};
 use crate::proxy::Gateway;
 use crate::reason::Reason;
@@ -48,17 +48,35 @@ pub(super) enum By {
     Tcp,
 }
 
-/// Returns once it would not be let through any more.
-async fn forbidden(gateway: &Gateway, container: &Container, permit: &Permit, by: By) {
+/// Returns once it would not be let through any more, with what a new one would be told.
+async fn forbidden(gateway: &Gateway, container: &Container, permit: &Permit, by: By) -> Fault {
     let mut changing = container.changing();
     loop {
+        let (rights, host, port) = (container.rights(), permit.host(), permit.port());
         let still = match by {
-            By::Splice => self::permit(gateway, container, permit.host(), permit.port()).is_some(),
-            By::Tcp => decide_raw(&container.rights().policy, permit.host(), permit.port()).is_ok(),
+            By::Tcp => decide_raw(&rights.policy, host, port).map_err(Fault::changed),
+            By::Splice if self::permit(gateway, container, host, port).is_some() => Ok(permit.clone()),
+            By::Splice => Err(no_longer(&rights.policy, host, port)),
         };
-        if !still || changing.changed().await.is_err() {
-            return;
+        if let Err(fault) = still {
+            return fault;
         }
+        if changing.changed().await.is_err() {
+            return Fault::new(Reason::Revoked, "");
+        }
+    }
+}
+
+/// Why TLS is not passed through any more.
+fn no_longer(policy: &PolicySet, host: &HostName, port: u16) -> Fault {
+    let allowed = matches!(policy.decide(host, port), Verdict::Allowed { .. });
+    match decide(policy, &Request::new(host, port, "GET", "/")) {
+        Err(denial) if !allowed => Fault::changed(denial),
+        // A new one is decrypted, and judged request by request.
+        _ => Fault::new(
+            Reason::HostNotAllowed,
+            "the configuration was changed: it is not passed through any more",
+        ),
     }
 }
 
@@ -73,10 +91,7 @@ impl Splice {
         let (passed, permit, by) = (Arc::new(Passed::default()), self.permit.clone(), self.by);
         tokio::select! {
             result = self.pass(gateway, &passed, || line.passes(permit.rule(), &passed)) => result,
-            () = forbidden(gateway, container, &permit, by) => {
-                let detail = "the configuration was changed, and does not let it through any more";
-                Err(Fault::new(Reason::HostNotAllowed, detail))
-            }
+            fault = forbidden(gateway, container, &permit, by) => Err(fault),
         }
     }
 

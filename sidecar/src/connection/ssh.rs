@@ -23,7 +23,7 @@ use super::line::{Fault, Line};
 use super::relay::Passed;
 use crate::container::Container;
 use crate::credentials::Vault;
-use crate::decide::{Denial, decide_git};
+use crate::decide::decide_git;
 use crate::dns::Origin;
 use crate::operator::within_limits;
 use crate::proxy::{Gateway, Replay};
@@ -115,10 +115,9 @@ async fn session(
         entry.method = Some(command.service().name().to_owned());
         entry.path = Some(command.path());
     });
-    let fault = |denial: Denial| Fault::new(denial.reason, &denial.remedy);
-    let permit = decide_git(&container.rights().policy, host, port, &command).map_err(fault)?;
+    let permit = decide_git(&container.rights().policy, host, port, &command).map_err(Fault::of)?;
     line.entry(|entry| entry.rule = Some(permit.rule().to_owned()));
-    within_limits(container).map_err(fault)?;
+    within_limits(container).map_err(Fault::of)?;
     container
         .rates
         .take(&permit.given().rates, std::time::Instant::now())
@@ -213,8 +212,8 @@ async fn withdrawn(
         if !container.rights().grants.contains(secret) {
             return Fault::new(Reason::CredentialNotGranted, &format!("secret `{secret}` was withdrawn"));
         }
-        if decide_git(&container.rights().policy, host, port, command).is_err() {
-            return Fault::new(Reason::HostNotAllowed, "policy was changed, and does not allow it any more");
+        if let Err(denial) = decide_git(&container.rights().policy, host, port, command) {
+            return Fault::changed(denial);
         }
         if changing.changed().await.is_err() {
             return Fault::new(Reason::Revoked, "");

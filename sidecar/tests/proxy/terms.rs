@@ -97,6 +97,45 @@ async fn http_and_tls_do_not_hide_there() {
     assert!(tokio::time::timeout(Duration::from_millis(50), server.accept()).await.is_err());
 }
 
+/// In the line: bytes of another protocol are told nothing.
+#[tokio::test]
+async fn a_denial_has_its_rule_and_what_would_allow_it_before_and_while_bytes_pass() {
+    let world = World::new().await;
+    let (server, mut client) = raw(&world, TO_HOST).await;
+    let port = server.local_addr().unwrap().port();
+    client.write_all(b"\x00hello").await.unwrap();
+    let (mut peer, _) = server.accept().await.unwrap();
+    peer.read_exact(&mut [0; 6]).await.unwrap();
+    let denied = format!("port = {port}\ntcp = true\n[[deny]]\nhost = {HOST:?}");
+    allow(&world, &denied);
+    assert!(!matches!(client.read(&mut [0]).await, Ok(1..)));
+    let mut again = world.connect_at(world.listener, SocketAddr::new(TO_HOST.into(), port)).await;
+    again.write_all(b"\x00hello").await.unwrap();
+    assert!(!matches!(again.read(&mut [0]).await, Ok(1..)));
+    allow(&world, "port = 443");
+    let mut again = world.connect_at(world.listener, SocketAddr::new(TO_HOST.into(), port)).await;
+    again.write_all(b"\x00hello").await.unwrap();
+    assert!(!matches!(again.read(&mut [0]).await, Ok(1..)));
+    let lines = world.audit(3).await;
+    for (line, decision) in lines.iter().zip(["terminated", "denied"]) {
+        assert_eq!(
+            (&line["decision"], &line["reason"]),
+            (&decision.into(), &"denied-by-rule".into()),
+            "{line}"
+        );
+        assert_eq!(line["rule"], "t.toml:6", "{line}");
+        assert!(
+            line["detail"].as_str().unwrap().contains("change or remove the denial at t.toml:6"),
+            "{line}"
+        );
+    }
+    assert_eq!(
+        (&lines[2]["reason"], &lines[2]["rule"]),
+        (&"protocol-not-allowed".into(), &serde_json::Value::Null)
+    );
+    assert!(lines[2]["detail"].as_str().unwrap().contains("tcp = true"), "{}", lines[2]);
+}
+
 /// A server may be more lenient than we are: what only begins like TLS or HTTP is no other protocol.
 #[tokio::test]
 async fn what_is_nearly_http_or_tls_does_not_hide_there_either() {
