@@ -200,6 +200,7 @@ impl Live {
         settings.notify.clone_from(&before.notify);
         settings.metrics = before.metrics;
         settings.publish.clone_from(&before.publish);
+        settings.audit.clone_from(&before.audit);
         settings
     }
 

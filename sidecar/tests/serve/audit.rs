@@ -31,6 +31,14 @@ fn lines_go_to_the_file_that_is_named_and_to_the_next_when_it_is_full() {
     let meta = fs::metadata(sidecar.path("state/audit.jsonl.1")).unwrap();
     assert!(meta.len() <= 64 << 10 && meta.len() > 32 << 10, "{}", meta.len());
     assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+    // Another file is nothing that a reload begins, and status says so for as long as it is so.
+    sidecar.write("config/sidecar.toml", "resolvers = [\"127.0.0.1:1\"]\n");
+    let told = || sidecar.problems().iter().any(|line| line.contains("`audit` was changed"));
+    sidecar.until("status says that it takes a restart", told);
+    sidecar.write("config/policies/web.toml", "[[deny]]\nhots = \"x.example\"\n");
+    let reloaded = || sidecar.problems().iter().any(|line| line.contains("web.toml:2:1"));
+    sidecar.until("it reads its files again", reloaded);
+    assert!(told());
 }
 
 #[test]
