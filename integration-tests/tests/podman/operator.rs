@@ -42,7 +42,8 @@ fn what_a_refusal_and_explain_advise_is_what_works() {
     let (name, url) = (agent.name.as_str(), "https://other.example/operator/advised");
     let page = answer(&agent, url);
     assert!(page.contains("reason: host-not-allowed") && page.contains("HTTP 403"), "{page}");
-    assert!(page.contains("operator: run `understudy allow other.example --container {name}`"), "{page}");
+    let said = format!("operator: run `understudy allow other.example --container {name}`");
+    assert!(page.contains(&said), "{page}");
 
     let explained = told(&["explain", url, "--container", name]);
     assert_eq!(explained.code, Some(2), "{}", explained.text());

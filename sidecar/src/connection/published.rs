@@ -112,9 +112,9 @@ impl Door {
         if self.container.counters.open_connections.load(Relaxed) > self.gateway.limits().connections {
             return Err(Fault::new(Reason::Overloaded, "too many open connections"));
         }
-        within_limits(&self.container).map_err(|denial| Fault::new(denial.reason, &denial.remedy))?;
         // Dropped in this order: the stream, then the socket.
         let (_taken, inside) = self.reach().await?;
+        within_limits(&self.container).map_err(Fault::of)?;
         let passed = Arc::new(Passed::default());
         line.passes(&format!("{} {}", annotation::PUBLISH, self.ports), &passed);
         drop(outside.set_nodelay(true));

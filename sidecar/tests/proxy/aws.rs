@@ -344,6 +344,28 @@ async fn what_is_not_signed_so_is_refused_as_clients_read_it() {
             "`regions`",
         ),
         (Sent { service: "sts", ..sent.clone() }, own.clone(), 403, "credential-minting", "<ErrorResponse>"),
+        // A store may have STS at its root, and take a signature for S3 there.
+        (
+            Sent { method: "POST", path: "/".to_owned(), ..sent.clone() },
+            own.clone(),
+            403,
+            "credential-minting",
+            "`minting = [\"sts\"]`",
+        ),
+        (
+            Sent { path: "/?Action=GetSessionToken".to_owned(), ..sent.clone() },
+            own.clone(),
+            403,
+            "credential-minting",
+            "`s3` can create",
+        ),
+        (
+            Sent { headers: vec![("x_amz_copy_source", "/other/key".to_owned())], ..sent.clone() },
+            own.clone(),
+            400,
+            "malformed",
+            "write `-` for `_`",
+        ),
     ];
     for (sent, key, status, reason, said) in cases {
         for presigned in [false, true] {

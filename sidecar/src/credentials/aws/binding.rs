@@ -1,13 +1,13 @@
 //! What a key may be used for: services, regions and buckets, as the scope and the address of a request tell them.
 
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 use toml::Spanned;
 use understudy_policies::document::OneOrMany;
 use understudy_policies::{HostName, HostPattern};
 use understudy_sigv4::Scope;
 
 use super::super::catalogue::Creates;
-use super::super::examine::list;
+use super::super::examine::{RequestHead, list};
 use super::bucket;
 
 /// Of one secret.
@@ -62,7 +62,8 @@ impl Binding {
             let allowed = list(&self.regions);
             return Err(format!("it signs for {allowed}; for `{}`, add that to `regions`", scope.region));
         }
-        if self.buckets.is_empty() || !scope.is_s3() {
+        // Another store may take a signature for any service.
+        if self.buckets.is_empty() || !scope.is_s3() && bucket::is_amazon(host) {
             return Ok(());
         }
         let copied = headers.get_all("x-amz-copy-source").iter();
@@ -77,9 +78,16 @@ impl Binding {
         Ok(())
     }
 
-    /// What the service of a request creates, if it is one of those that do.
-    pub(super) fn creates(scope: &Scope) -> Option<Creates> {
-        CREATING.iter().find(|(service, _)| *service == scope.service).map(|(_, creates)| *creates)
+    /// What a request creates, if its service is one of those that do, or answers for one of them: S3's access grants do, and
+    /// stores that speak like S3 can have the actions of STS and IAM at their root, whatever service was signed for.
+    pub(super) fn creates(scope: &Scope, head: &RequestHead<'_>) -> Option<Creates> {
+        let known =
+            CREATING.iter().find(|(service, _)| *service == scope.service).map(|(_, creates)| *creates);
+        let grants = head.host.as_str().split('.').any(|label| label.starts_with("s3-control"));
+        let acts = head.uri.query().is_some_and(|query| query.to_ascii_lowercase().contains("action="));
+        let at_root = head.uri.path().trim_matches('/').is_empty();
+        let elsewhere = !bucket::is_amazon(head.host) && at_root && (head.method == Method::POST || acts);
+        known.or((grants || elsewhere && scope.is_s3()).then_some(Creates::Sts))
     }
 }
 
@@ -134,5 +142,45 @@ fn words(key: &str, written: Spanned<OneOrMany<String>>, star: bool) -> Result<V
                 if star { ", with `*` at its end at the most" } else { "" }
             ),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Uri;
+
+    use super::*;
+
+    #[test]
+    fn what_answers_with_credentials_is_told_by_service_host_and_action() {
+        for (service, host, method, target, creates) in [
+            ("s3", "s3.eu-central-1.amazonaws.com", Method::GET, "/b/key", None),
+            ("s3", "s3.eu-central-1.amazonaws.com", Method::POST, "/?delete", None),
+            ("iam", "iam.amazonaws.com", Method::POST, "/", Some(Creates::ApiKey)),
+            (
+                "s3",
+                "1.s3-control.eu-central-1.amazonaws.com",
+                Method::GET,
+                "/v20180820/x",
+                Some(Creates::Sts),
+            ),
+            ("s3", "store.example.com", Method::GET, "/", None),
+            ("s3", "store.example.com", Method::POST, "/b?delete", None),
+            ("s3", "store.example.com", Method::POST, "/", Some(Creates::Sts)),
+            ("s3", "store.example.com", Method::GET, "/?action=AssumeRole", Some(Creates::Sts)),
+        ] {
+            let (host, uri) = (host.parse().unwrap(), Uri::from_static(target));
+            let headers = HeaderMap::new();
+            let head = RequestHead {
+                host: &host,
+                method: &method,
+                verified_tls: true,
+                uri: &uri,
+                headers: &headers,
+            };
+            let (date, region) = ("20150830".to_owned(), "x".to_owned());
+            let scope = Scope { date, region, service: service.to_owned() };
+            assert_eq!(Binding::creates(&scope, &head), creates, "{service} {host} {method} {target}");
+        }
     }
 }

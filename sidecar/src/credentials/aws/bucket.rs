@@ -22,6 +22,11 @@ pub(super) fn of(host: &HostName, hosts: &[HostPattern], path: &str) -> Result<S
     }
 }
 
+/// Whether the host is Amazon's, which holds a signature to the service that it names.
+pub(super) fn is_amazon(host: &HostName) -> bool {
+    AWS.iter().any(|end| host.as_str().ends_with(end))
+}
+
 /// Of `x-amz-copy-source`.
 pub(super) fn copied(source: &[u8]) -> Result<String, String> {
     plainly(source)?;
@@ -72,7 +77,10 @@ fn of_path(path: &str) -> Result<String, String> {
 fn plainly(path: &[u8]) -> Result<(), String> {
     let mut path = path.to_vec();
     for _ in 0..=DECODINGS {
-        if path.split(|b| matches!(b, b'/' | b'\\')).any(|segment| matches!(segment, b"." | b"..")) {
+        let segments = path.split(|b| matches!(b, b'/' | b'\\'));
+        // Some servers take path parameters out first (RFC 3986 section 3.3).
+        let mut named = segments.map(|segment| segment.split(|b| *b == b';').next().unwrap_or_default());
+        if named.any(|segment| matches!(segment, b"." | b"..")) {
             return Err("it is for some `buckets` only, and the path has dot segments".to_owned());
         }
         path = percent_decode(&path).collect();
@@ -110,6 +118,7 @@ mod tests {
             ("s3.example.com", "/b/%2e%2e/other"),
             ("s3.example.com", "/b/%252e%252e%252fother"),
             ("s3.example.com", "/b/..\\other"),
+            ("s3.example.com", "/b/..;/other/key"),
         ] {
             assert!(of(host, path).is_err(), "{host}{path}");
         }

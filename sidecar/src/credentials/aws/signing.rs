@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use http::header::{AUTHORIZATION, HOST};
+use http::header::{AUTHORIZATION, HOST, HeaderName};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Uri};
 use understudy_sigv4::{
@@ -70,6 +70,13 @@ fn of_secret(
     let (Some(key), Some(binding)) = (secret.aws_key_shared(), &declaration.aws) else {
         return Err(denial(Reason::Internal, String::new()));
     };
+    // Servers that make variables of headers take one for the other, and only the other is looked at.
+    let twin = |name: &&HeaderName| {
+        name.as_str().contains('_') && name.as_str().replace('_', "-").starts_with("x-amz-")
+    };
+    if let Some(name) = head.headers.keys().find(twin) {
+        return Err(denial(Reason::Malformed, format!("write `-` for `_` in the name of header `{name}`")));
+    }
     if claim.token().is_some_and(|token| token != key.stand_in_token()) {
         return Err(denial(
             Reason::ForeignCredential,
@@ -100,12 +107,12 @@ fn of_secret(
             format!("secret `{}` ({}): {wrong}", secret.name(), declaration.place),
         )
     })?;
-    match Binding::creates(scope).filter(|creates| !declaration.minting.contains(creates)) {
+    match Binding::creates(scope, head).filter(|creates| !declaration.minting.contains(creates)) {
         None => Ok(signing),
         Some(creates) => Err(denial(
             Reason::CredentialMinting,
             format!(
-                "service `{}` creates {}, which the container would get; if it should, add `minting = [\"{}\"]` to secret `{}` ({})",
+                "service `{}` can create {} here, which the container would get; if it should, add `minting = [\"{}\"]` to secret `{}` ({})",
                 scope.service,
                 creates.phrase(),
                 creates.name(),
