@@ -62,8 +62,9 @@ impl Binding {
             let allowed = list(&self.regions);
             return Err(format!("it signs for {allowed}; for `{}`, add that to `regions`", scope.region));
         }
-        // Another store may take a signature for any service.
-        if self.buckets.is_empty() || !scope.is_s3() && bucket::is_amazon(host) {
+        // Another store may take a signature for any service; of one that creates credentials, `minting` decides.
+        let other = !scope.is_s3() && (bucket::is_amazon(host) || creating(&scope.service).is_some());
+        if self.buckets.is_empty() || other {
             return Ok(());
         }
         let copied = headers.get_all("x-amz-copy-source").iter();
@@ -81,14 +82,17 @@ impl Binding {
     /// What a request creates, if its service is one of those that do, or answers for one of them: S3's access grants do, and
     /// stores that speak like S3 can have the actions of STS and IAM at their root, whatever service was signed for.
     pub(super) fn creates(scope: &Scope, head: &RequestHead<'_>) -> Option<Creates> {
-        let known =
-            CREATING.iter().find(|(service, _)| *service == scope.service).map(|(_, creates)| *creates);
+        let known = creating(&scope.service);
         let grants = head.host.as_str().split('.').any(|label| label.starts_with("s3-control"));
         let acts = head.uri.query().is_some_and(|query| query.to_ascii_lowercase().contains("action="));
         let at_root = head.uri.path().trim_matches('/').is_empty();
         let elsewhere = !bucket::is_amazon(head.host) && at_root && (head.method == Method::POST || acts);
         known.or((grants || elsewhere && scope.is_s3()).then_some(Creates::Sts))
     }
+}
+
+fn creating(service: &str) -> Option<Creates> {
+    CREATING.iter().find(|(name, _)| *name == service).map(|(_, creates)| *creates)
 }
 
 fn fits(pattern: &str, bucket: &str) -> bool {
