@@ -241,7 +241,7 @@ impl std::fmt::Debug for Audit {
 
 // The signature that serde asks for.
 #[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(count: &u64) -> bool {
+pub(crate) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 

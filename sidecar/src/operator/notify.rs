@@ -14,7 +14,7 @@ use understudy_control::QuestionStatus;
 use understudy_policies::HostName;
 
 use self::room::{Room, WAITING};
-use crate::audit::{Decision, Entry};
+use crate::audit::{self, Decision, Entry};
 use crate::reason::Reason;
 
 /// Until the command is killed.
@@ -38,7 +38,7 @@ pub struct Fact {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     /// How many were not told before this one, of any container: too much happened at once.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "audit::is_zero")]
     pub left_out: u64,
 }
 
@@ -144,12 +144,6 @@ fn shown(host: &str) -> String {
         },
         |name| name.to_string(),
     )
-}
-
-// The signature that serde asks for.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 #[cfg(test)]

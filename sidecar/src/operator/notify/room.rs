@@ -13,7 +13,7 @@ const WAITING_ALIKE: usize = 8;
 /// Told in a minute, of one container and kind.
 const TOLD_ALIKE: usize = 30;
 const MINUTE: Duration = Duration::from_secs(60);
-/// Refused hosts that are remembered of one container. With more, none of its own is told any more as new.
+/// Refused hosts that are remembered of one container. With more, all are forgotten, and can be told again.
 const MOST_HOSTS: usize = 256;
 /// Containers that are remembered. With more, all are forgotten.
 const MOST_CONTAINERS: usize = 1024;
