@@ -152,6 +152,8 @@ async fn a_server_on_ipv6_alone_is_reached_and_none_at_all_is_a_reset_with_a_lin
     assert!(is_cut(&mut client).await);
     let line = door.world.audit(2).await.pop().unwrap();
     assert_eq!((&line["decision"], &line["reason"]), (&"denied".into(), &"upstream-failed".into()), "{line}");
+    // Whoever is outside spends nothing of the container's where nothing inside has answered.
+    assert_eq!(door.world.container.counters.requests.load(Relaxed), 1);
     let server = TcpListener::bind(("::1", port)).await.unwrap();
     works(&door, &server).await;
 }
