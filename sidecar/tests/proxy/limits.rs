@@ -111,7 +111,10 @@ async fn a_download_ends_at_the_limit_and_with_it_what_is_silent_beside_it() {
         let mut client = Client::new(&world, alpn).await;
         let response = client.send(client.request("/big").body(nothing()).unwrap()).await.unwrap();
         let (length, broken) = soon(broken_off(response.into_body())).await;
-        assert!(broken && length <= MOST && length > MOST / 4, "{protocols:?}: {length}");
+        assert!(
+            broken && length <= MOST && world.container.meter.bytes() > MOST as u64,
+            "{protocols:?}: {length}"
+        );
         assert_eq!(soon(broken_off(waiting.into_body())).await, (0, true), "{protocols:?}");
         let lines = world.audit(2).await;
         assert!(
@@ -120,7 +123,7 @@ async fn a_download_ends_at_the_limit_and_with_it_what_is_silent_beside_it() {
         );
         assert_eq!((lines.len(), world.container.counters.terminated.load(Relaxed)), (2, 2));
         let total: u64 = lines.iter().map(|line| line["bytes-down"].as_u64().unwrap()).sum();
-        assert_eq!(total, length as u64);
+        assert!((length as u64..=MOST as u64).contains(&total), "{total} {length}");
         assert_eq!(status(&mut Client::new(&world, alpn).await).await, 403);
         limit(&world, "max-bytes = \"1G\"", "");
         assert_eq!(status(&mut Client::new(&world, alpn).await).await, 200);
@@ -293,7 +296,7 @@ async fn a_limit_that_is_lowered_ends_what_runs() {
 /// A body that is read whole before it is judged: its request is judged again, and must not slip through meanwhile.
 #[tokio::test]
 async fn a_request_whose_body_is_still_awaited_goes_nowhere_when_the_time_is_over() {
-    let provider = "kind = \"bearer\"\nplacements = [\"json POST /upload /key\"]";
+    let provider = "kind = \"bearer\"\nplacements = [\"json /upload /key\"]";
     let world = World::with(Options { provider, ..Options::default() }).await;
     limit(&world, RUNTIME, "");
     let (sender, receiver) = tokio::sync::mpsc::channel::<Bytes>(1);

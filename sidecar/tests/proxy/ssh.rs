@@ -534,24 +534,22 @@ async fn a_limit_that_is_passed_ends_a_command_in_the_middle() {
         bed.world.container.set_rights(Rights::new(policy, grants, &bed.world.vault.current()));
         let (_handle, channel) = bed.session().await;
         channel.exec(true, "git-upload-pack 'org/read'").await.unwrap();
-        let ended = match limit.contains("bytes") {
-            true => finish(channel, &[7; 8_000_000]).await,
-            // Says nothing, and goes on with it.
-            false => {
-                let (mut reader, _writer) = channel.split();
-                let mut ended = Ended::default();
-                while let Some(message) = reader.wait().await {
-                    match message {
-                        ChannelMsg::ExtendedData { data, .. } => {
-                            ended.err.push_str(&String::from_utf8_lossy(&data));
-                        }
-                        ChannelMsg::ExitStatus { exit_status } => ended.status = Some(exit_status),
-                        _ => {}
-                    }
-                }
-                ended
+        let (mut reader, writer) = channel.split();
+        // The library waits forever for room that nobody gives it any more.
+        let flood = tokio::spawn(async move {
+            while limit.contains("bytes") && writer.data_bytes([7; 10_000].to_vec()).await.is_ok() {}
+            std::future::pending::<()>().await;
+        });
+        let (mut ended, deadline) = (Ended::default(), Duration::from_secs(20));
+        while let Some(message) = tokio::time::timeout(deadline, reader.wait()).await.unwrap() {
+            match message {
+                ChannelMsg::Data { data } => ended.out.extend_from_slice(&data),
+                ChannelMsg::ExtendedData { data, .. } => ended.err.push_str(&String::from_utf8_lossy(&data)),
+                ChannelMsg::ExitStatus { exit_status } => ended.status = Some(exit_status),
+                _ => {}
             }
-        };
+        }
+        flood.abort();
         assert_eq!(ended.status, Some(1), "{ended:?}");
         assert!(
             ended.err.contains("understudy: limit-reached: ") && ended.out.len() < 100 << 10,
