@@ -169,14 +169,19 @@ mod tests {
 
     #[test]
     fn no_more_requests_than_are_allowed_are_made_at_once() {
-        for _ in 0..50 {
-            let meter = Arc::new(Meter::new(Limits::default()));
-            let all = (0..8).map(|_| {
-                let meter = Arc::clone(&meter);
-                std::thread::spawn(move || (0..200).filter(|_| meter.request(requests(700)).is_ok()).count())
-            });
-            let all: Vec<_> = all.collect();
-            assert_eq!(all.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>(), 700);
-        }
+        const ROUNDS: usize = 20_000;
+        let meters: Arc<Vec<Meter>> = Arc::new((0..ROUNDS).map(|_| Meter::new(Limits::default())).collect());
+        let together = Arc::new(std::sync::Barrier::new(2));
+        let all = [0, 1].map(|_| {
+            let (meters, together) = (Arc::clone(&meters), Arc::clone(&together));
+            std::thread::spawn(move || {
+                let one = |meter: &Meter| {
+                    together.wait();
+                    usize::from(meter.request(requests(1)).is_ok())
+                };
+                meters.iter().map(one).sum::<usize>()
+            })
+        });
+        assert_eq!(all.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>(), ROUNDS);
     }
 }

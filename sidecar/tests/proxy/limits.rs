@@ -156,7 +156,7 @@ async fn heads_count_too() {
         limit(&world, BYTES, "");
         let mut client = Client::new(&world, alpn).await;
         let mut passed = 0;
-        loop {
+        for _ in 0..30 {
             let request = client.request("/hello").header("x-much", "x".repeat(10 << 10));
             let (head, _) = whole(client.send(request.body(nothing()).unwrap()).await.unwrap()).await;
             if head.status != 200 {

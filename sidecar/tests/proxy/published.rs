@@ -245,7 +245,9 @@ async fn a_limit_that_is_passed_ends_it() {
         let mut inside = server.accept().await.unwrap().0;
         crate::limits::limit(&door.world, limit, "");
         if limit.contains("bytes") {
-            while client.write_all(&[7; 10_000]).await.is_ok() && is_open(&mut inside).await {}
+            let flood =
+                async { while client.write_all(&[7; 10_000]).await.is_ok() && is_open(&mut inside).await {} };
+            tokio::time::timeout(Duration::from_secs(20), flood).await.expect("it is not ended");
         }
         assert!(is_cut(&mut client).await);
         let line = door.world.audit(2).await.pop().unwrap();

@@ -540,15 +540,21 @@ async fn a_limit_that_is_passed_ends_a_command_in_the_middle() {
             while limit.contains("bytes") && writer.data_bytes([7; 10_000].to_vec()).await.is_ok() {}
             std::future::pending::<()>().await;
         });
-        let (mut ended, deadline) = (Ended::default(), Duration::from_secs(20));
-        while let Some(message) = tokio::time::timeout(deadline, reader.wait()).await.unwrap() {
-            match message {
-                ChannelMsg::Data { data } => ended.out.extend_from_slice(&data),
-                ChannelMsg::ExtendedData { data, .. } => ended.err.push_str(&String::from_utf8_lossy(&data)),
-                ChannelMsg::ExitStatus { exit_status } => ended.status = Some(exit_status),
-                _ => {}
+        let read = async {
+            let mut ended = Ended::default();
+            while let Some(message) = reader.wait().await {
+                match message {
+                    ChannelMsg::Data { data } => ended.out.extend_from_slice(&data),
+                    ChannelMsg::ExtendedData { data, .. } => {
+                        ended.err.push_str(&String::from_utf8_lossy(&data));
+                    }
+                    ChannelMsg::ExitStatus { exit_status } => ended.status = Some(exit_status),
+                    _ => {}
+                }
             }
-        }
+            ended
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(20), read).await.expect("it is not ended");
         flood.abort();
         assert_eq!(ended.status, Some(1), "{ended:?}");
         assert!(
