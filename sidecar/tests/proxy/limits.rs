@@ -110,11 +110,11 @@ async fn a_download_ends_at_the_limit_and_with_it_what_is_silent_beside_it() {
         let waiting = silent.send(silent.request("/script").body(nothing()).unwrap()).await.unwrap();
         let mut client = Client::new(&world, alpn).await;
         let response = client.send(client.request("/big").body(nothing()).unwrap()).await.unwrap();
+        // Where that happens before the head is passed on, there is a page.
+        let refused = response.status() == 403;
         let (length, broken) = soon(broken_off(response.into_body())).await;
-        assert!(
-            broken && length <= MOST && world.container.meter.bytes() > MOST as u64,
-            "{protocols:?}: {length}"
-        );
+        assert!(broken != refused && length <= MOST, "{protocols:?}: {length} {refused} {broken}");
+        assert!(world.container.meter.bytes() > MOST as u64);
         assert_eq!(soon(broken_off(waiting.into_body())).await, (0, true), "{protocols:?}");
         let lines = world.audit(2).await;
         assert!(
@@ -123,7 +123,7 @@ async fn a_download_ends_at_the_limit_and_with_it_what_is_silent_beside_it() {
         );
         assert_eq!((lines.len(), world.container.counters.terminated.load(Relaxed)), (2, 2));
         let total: u64 = lines.iter().map(|line| line["bytes-down"].as_u64().unwrap()).sum();
-        assert!((length as u64..=MOST as u64).contains(&total), "{total} {length}");
+        assert!(total <= MOST as u64 && (refused || total >= length as u64), "{total} {length}");
         assert_eq!(status(&mut Client::new(&world, alpn).await).await, 403);
         limit(&world, "max-bytes = \"1G\"", "");
         assert_eq!(status(&mut Client::new(&world, alpn).await).await, 200);
