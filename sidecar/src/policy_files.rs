@@ -31,7 +31,7 @@ pub enum Command {
         directories: Directories,
         #[command(flatten)]
         output: Output,
-        /// A policy's name, or a file (a path with a `/` in it)
+        /// Its name, as `policy list` prints it
         name: String,
     },
     /// What the rules of one policy are that another has not, and the other way round; exit status 1 if there are any
