@@ -51,8 +51,15 @@ fn superfluous(rule: &Rule, other: &Rule, order: std::cmp::Ordering) -> Option<S
     if order.is_eq() || !other.covers(rule) {
         return None;
     }
-    if (rule.splice || rule.tcp) && other.effect == Effect::Deny && !other.conditions.is_empty() {
-        let key = if rule.tcp { "tcp" } else { "splice" };
+    if (rule.splice || !rule.is_for_requests())
+        && other.effect == Effect::Deny
+        && !other.conditions.is_empty()
+    {
+        let key = match rule {
+            Rule { tcp: true, .. } => "tcp",
+            Rule { postgres: Some(_), .. } => "postgres",
+            _ => "splice",
+        };
         return Some(format!(
             "`{key}` of the rule about {} never applies: the [[deny]] rule at {} looks into requests, so they are decrypted; \
              leave out one of them, or what the [[deny]] asks for",
@@ -61,7 +68,7 @@ fn superfluous(rule: &Rule, other: &Rule, order: std::cmp::Ordering) -> Option<S
         ));
     }
     // What is spliced is not what is decrypted, though both be allowed.
-    let ways = |rule: &Rule| (rule.splice, rule.tcp, rule.terms.clone());
+    let ways = |rule: &Rule| (rule.splice, rule.tcp, rule.postgres.clone(), rule.terms.clone());
     if other.effect == Effect::Allow && ways(other) != ways(rule) {
         return None;
     }

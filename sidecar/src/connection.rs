@@ -6,6 +6,7 @@ pub mod connect;
 pub mod identity;
 mod line;
 pub mod original;
+pub mod postgres;
 pub mod published;
 pub mod raw;
 mod refusal;

@@ -9,6 +9,7 @@ use tokio::sync::{Semaphore, watch};
 use understudy_control::ContainerId;
 use understudy_policies::Limits;
 
+use crate::connection::postgres::Sessions;
 use crate::credentials::{Holdings, Rights, Vault};
 use crate::dns::SyntheticNames;
 use crate::operator::Rates;
@@ -32,6 +33,8 @@ pub struct Container {
     /// Bodies that are held whole in memory.
     pub held_bodies: Arc<Semaphore>,
     pub upstreams: Kept,
+    /// Sessions that can be cancelled.
+    pub postgres: Sessions,
     /// When the sidecar took it over.
     since: Instant,
     revoked: watch::Sender<bool>,
@@ -71,7 +74,7 @@ impl Container {
         let holdings = Holdings::default();
         let held_bodies = Arc::new(Semaphore::new(HELD_AT_ONCE));
         let (revoked, changes) = (watch::channel(false).0, watch::channel(0).0);
-        let upstreams = Kept::default();
+        let (upstreams, postgres) = (Kept::default(), Sessions::default());
         let (rates, since) = (Rates::default(), Instant::now());
         Self {
             id,
@@ -85,6 +88,7 @@ impl Container {
             rates,
             held_bodies,
             upstreams,
+            postgres,
             since,
             revoked,
             changes,
