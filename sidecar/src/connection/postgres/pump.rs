@@ -3,14 +3,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf, split};
 use tokio::time::timeout;
 
 use super::super::line::Fault;
 use super::super::relay::Passed;
 use super::FAREWELL;
-use super::message::Frames;
+use super::message::{Frames, Unexpected};
 use super::wire::Stream;
 use crate::credentials::scrub::Replacer;
 use crate::reason::Reason;
@@ -21,7 +21,9 @@ const CHUNK: usize = 64 * 1024;
 /// The container's end of a session, and where in the server's messages it is.
 pub(super) struct Down {
     stream: WriteHalf<Stream>,
-    frames: Frames,
+    /// Where in them what was read ends, and what was written.
+    incoming: Frames,
+    outgoing: Frames,
     replacer: Replacer,
 }
 
@@ -34,7 +36,10 @@ pub(super) struct Ends {
 pub(super) fn ends(container: Stream, server: Stream, replacer: Replacer) -> (Ends, Down) {
     let (from_container, stream) = split(container);
     let (from_server, to_server) = split(server);
-    (Ends { from_container, from_server, to_server }, Down { stream, frames: Frames::default(), replacer })
+    (
+        Ends { from_container, from_server, to_server },
+        Down { stream, incoming: Frames::default(), outgoing: Frames::default(), replacer },
+    )
 }
 
 /// Ok once the container or the server has ended the session.
@@ -82,30 +87,37 @@ pub(super) async fn pump(ends: &mut Ends, down: &mut Down, passed: &Passed) -> R
 
 impl Down {
     async fn push(&mut self, chunk: BytesMut, passed: &Passed) -> Result<(), Fault> {
-        let unreadable = || {
-            Fault::new(Reason::UnreadableAnswer, "a real value was to be replaced, and its length changed")
-        };
-        let before = self.replacer.held() + chunk.len();
-        let chunk = self.replacer.push(chunk.freeze());
-        // A message that gets longer or shorter is another one.
-        if chunk.len() + self.replacer.held() != before {
-            return Err(unreadable());
+        let unexpected = |error: Unexpected| Fault::new(Reason::UpstreamFailed, &error.to_string());
+        // Before any of it is passed on.
+        self.incoming.advance(&chunk).map_err(unexpected)?;
+        let expected = self.replacer.held() + chunk.len();
+        let text = self.replacer.push(chunk.freeze());
+        // What may be the beginning of a value waits for the rest of its message, and no longer: the client answers it.
+        let rest = if self.incoming.is_between() { self.replacer.finish() } else { Bytes::new() };
+        // A message that got longer or shorter would be another one.
+        if text.len() + rest.len() + self.replacer.held() != expected {
+            let detail = "a real value was to be replaced, and its length would have changed";
+            return Err(Fault::new(Reason::UnreadableAnswer, detail));
         }
-        // Looked at before any of it is passed on, and followed as it is.
-        let mut ahead = self.frames;
-        ahead.advance(&chunk).map_err(|error| Fault::new(Reason::UpstreamFailed, &error.to_string()))?;
-        let mut rest = &chunk[..];
+        for piece in [text, rest] {
+            self.write(&piece, passed).await?;
+        }
+        self.stream.flush().await.map_err(|error| gone(&error))
+    }
+
+    /// Follows what is written as it is.
+    async fn write(&mut self, mut rest: &[u8], passed: &Passed) -> Result<(), Fault> {
         while !rest.is_empty() {
             let length = self.stream.write(rest).await.map_err(|error| gone(&error))?;
             let (written, left) = rest.split_at_checked(length).unwrap_or((rest, &[]));
-            let _ = self.frames.advance(written);
+            let _ = self.outgoing.advance(written);
             passed.down.fetch_add(length as u64, Relaxed);
             rest = left;
             if length == 0 {
                 return Err(gone(&std::io::ErrorKind::WriteZero.into()));
             }
         }
-        self.stream.flush().await.map_err(|error| gone(&error))
+        Ok(())
     }
 
     async fn end(&mut self) -> Result<(), Fault> {
@@ -121,7 +133,7 @@ impl Down {
 
     /// The last that the container hears, if it can hear it.
     pub(super) async fn tell(&mut self, message: &[u8]) {
-        if self.frames.is_between() && self.replacer.held() == 0 {
+        if self.outgoing.is_between() {
             let told = async {
                 drop(self.stream.write_all(message).await);
                 drop(self.stream.shutdown().await);
