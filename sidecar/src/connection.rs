@@ -3,6 +3,7 @@
 pub mod accept;
 pub mod classify;
 pub mod connect;
+pub mod doors;
 pub mod identity;
 mod line;
 pub mod original;

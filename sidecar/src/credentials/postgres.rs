@@ -12,3 +12,6 @@ pub use self::binding::{Method, Server};
 pub(super) use self::given::environment;
 pub use self::given::passfile;
 pub use self::password::Password;
+
+#[cfg(test)]
+mod tests;

@@ -319,7 +319,7 @@ async fn a_server_is_logged_in_to_as_its_secret_says_and_in_no_weaker_way() {
         match (works, told) {
             (Ok(tls), Ok(told)) => assert_eq!(told.trim(), tls, "{more}"),
             (Err(said), Err(told)) => {
-                assert!(told.contains(said) && told.contains("FATAL"), "{more}: {told}")
+                assert!(told.contains(said) && told.contains("FATAL"), "{more}: {told}");
             }
             (works, told) => panic!("{more}: {told:?} instead of {works:?}"),
         }

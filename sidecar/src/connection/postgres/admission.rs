@@ -3,60 +3,73 @@
 
 use understudy_policies::HostName;
 
-use crate::credentials::{Grants, Secret, Vault};
+use crate::credentials::{Grants, Vault};
 use crate::reason::Reason;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Admission {
-    /// Nobody under this name; why, and what to do.
-    Closed(Reason, String),
-    /// Who knows the stand-in of one of these secrets.
-    By(Vec<String>),
+pub enum Door {
+    /// No secret of the installation is for this server.
+    NoSecret,
+    /// One is, and this container cannot use it; why, and what to do.
+    Closed(String),
+    /// Secrets, and the user of each.
+    Users(Vec<(String, String)>),
 }
 
-pub fn admission(vault: &Vault, grants: &Grants, host: &HostName, port: u16, user: &str) -> Admission {
-    let quoted =
-        |names: Vec<&str>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
+pub fn door(vault: &Vault, grants: &Grants, host: &HostName, port: u16) -> Door {
     let declared: Vec<&str> =
         vault.postgres_at(host, port).map(|declaration| declaration.name.as_str()).collect();
     if declared.is_empty() {
-        return Admission::Closed(
-            Reason::CredentialNotGranted,
-            format!("no secret of kind \"postgres\" is for {host}:{port}; declare one in secrets.toml"),
-        );
+        return Door::NoSecret;
     }
-    let granted: Vec<(&Secret, &str)> =
-        here(vault, host, port).filter(|(secret, _)| grants.contains(secret.name())).collect();
+    let granted = vault.secrets().iter().filter_map(|secret| {
+        let server = secret.declaration().postgres.as_ref()?;
+        let is = server.is_at(host, port) && grants.contains(secret.name());
+        is.then(|| (secret.name().to_owned(), server.user().to_owned()))
+    });
+    let granted: Vec<_> = granted.collect();
     if granted.is_empty() {
-        return Admission::Closed(
-            Reason::CredentialNotGranted,
-            format!(
-                "secret {} is for {host}:{port}, and this container was not given it, or it cannot be used (understudy \
-                 secrets); start it with --annotation understudy.secrets=NAME",
-                quoted(declared)
-            ),
-        );
+        return Door::Closed(format!(
+            "secret {} is for {host}:{port}, and this container was not given it, or it cannot be used (understudy \
+             secrets); start it with --annotation understudy.secrets=NAME",
+            quoted(declared.into_iter())
+        ));
     }
-    let fitting: Vec<String> =
-        granted.iter().filter(|(_, own)| *own == user).map(|(secret, _)| secret.name().to_owned()).collect();
-    if fitting.is_empty() {
-        let users: Vec<&str> = granted.iter().map(|(_, own)| *own).collect();
-        return Admission::Closed(
-            Reason::CredentialRestricted,
-            format!("the password is that of {} alone; connect as that (PGUSER)", quoted(users)),
-        );
-    }
-    Admission::By(fitting)
+    Door::Users(granted)
 }
 
-/// Every usable secret for this server, with its user.
-pub(super) fn here<'v>(
-    vault: &'v Vault,
-    host: &'v HostName,
-    port: u16,
-) -> impl Iterator<Item = (&'v Secret, &'v str)> {
-    vault.secrets().iter().filter_map(move |secret| {
-        let server = secret.declaration().postgres.as_ref()?;
-        server.is_at(host, port).then(|| (secret, server.user()))
-    })
+impl Door {
+    /// The secrets whose stand-in lets this user in; of any user, if it is not known who.
+    pub fn admits(
+        &self,
+        host: &HostName,
+        port: u16,
+        user: Option<&str>,
+    ) -> Result<Vec<String>, (Reason, String)> {
+        let users = match self {
+            Self::NoSecret => {
+                let why = format!(
+                    "no secret of kind \"postgres\" is for {host}:{port}; declare one in secrets.toml (docs/postgres.md)"
+                );
+                return Err((Reason::CredentialNotGranted, why));
+            }
+            Self::Closed(why) => return Err((Reason::CredentialNotGranted, why.clone())),
+            Self::Users(users) => users,
+        };
+        let fits = |own: &String| user.is_none_or(|user| user == own);
+        let fitting: Vec<String> =
+            users.iter().filter(|(_, own)| fits(own)).map(|(secret, _)| secret.clone()).collect();
+        if fitting.is_empty() {
+            let own = quoted(users.iter().map(|(_, own)| own.as_str()));
+            return Err((
+                Reason::CredentialRestricted,
+                format!("the password is that of {own} alone; connect as that (PGUSER)"),
+            ));
+        }
+        Ok(fitting)
+    }
+}
+
+fn quoted<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
 }

@@ -9,7 +9,7 @@ use tokio_rustls::TlsAcceptor;
 use understudy_policies::HostName;
 
 use super::super::line::Fault;
-use super::admission::{Admission, admission};
+use super::admission;
 use super::message::{LONGEST_OPENING, MessageError, Opening, sasl_initial, say};
 use super::wire::{self, Stream, WireError};
 use super::{FAREWELL, nonce, random};
@@ -93,10 +93,8 @@ impl Visitor {
         grants: &Grants,
         (host, port): (&HostName, u16),
     ) -> Result<String, Rejected> {
-        let names = match admission(vault, grants, host, port, user) {
-            Admission::By(names) => names,
-            Admission::Closed(reason, why) => return Err(Fault::new(reason, &why).into()),
-        };
+        let door = admission::door(vault, grants, host, port);
+        let names = door.admits(host, port, Some(user)).map_err(|(reason, why)| Fault::new(reason, &why))?;
         let mechanisms: &[&str] =
             if self.end_point.is_some() { &[scram::PLUS, scram::PLAIN] } else { &[scram::PLAIN] };
         self.say(&say::sasl(mechanisms.iter().copied())).await?;
