@@ -35,7 +35,7 @@ use crate::credentials::Vault;
 use crate::credentials::scrub::Replacer;
 use crate::decide::{Permit, decide_postgres};
 use crate::dns::Origin;
-use crate::operator::within_limits;
+use crate::operator::{ended, within_limits};
 use crate::proxy::{Gateway, Replay};
 use crate::reason::Reason;
 
@@ -178,7 +178,7 @@ impl Session<'_> {
         };
         hello.extend(greeting);
         visitor.say(&hello).await?;
-        let passed = Arc::new(Passed::default());
+        let passed = Passed::new(container);
         line.passes(permit.rule(), &passed);
         let replacer =
             Replacer::new(container.holdings.scrub(&gateway.vault().current(), &container.rights().grants));
@@ -199,6 +199,9 @@ impl Session<'_> {
     async fn withdrawn(&self, secret: &str) -> Fault {
         let mut changing = self.container.changing();
         loop {
+            if let Some(denial) = ended(self.container) {
+                return Fault::of(denial);
+            }
             let rights = self.container.rights();
             if !rights.grants.contains(secret) {
                 return Fault::new(Reason::CredentialNotGranted, &format!("secret `{secret}` was withdrawn"));
@@ -219,7 +222,7 @@ impl Session<'_> {
 async fn cancel(
     given: CancelKey,
     (host, port): (&HostName, u16),
-    container: &Container,
+    container: &Arc<Container>,
     gateway: &Gateway,
     line: &mut Line,
 ) -> Result<(), Fault> {
@@ -239,7 +242,7 @@ async fn cancel(
     let using = Use::of(&gateway.vault().current(), &target.secret, host, port)?;
     let talk = async {
         let (mut stream, _) = upstream::open(gateway, &permit, &using.server).await?;
-        line.passes(permit.rule(), &Arc::default());
+        line.passes(permit.rule(), &Passed::new(container));
         let failed = |error: std::io::Error| Fault::new(Reason::UpstreamFailed, &format!("{host}: {error}"));
         stream.write_all(&target.key.request()).await.map_err(failed)?;
         stream.flush().await.map_err(failed)?;

@@ -15,6 +15,7 @@ mod explained;
 mod frames;
 mod hostile;
 mod kept;
+mod limits;
 mod login;
 mod minted;
 mod minting;

@@ -56,6 +56,7 @@ pub(super) async fn pump(ends: &mut Ends, down: &mut Down, passed: &Passed) -> R
                 Err(error) if is_end(&error) => break,
                 Err(error) => return Err(gone(&error)),
             }
+            passed.pass(chunk.len()).map_err(Fault::of)?;
             to_server.write_all(&chunk).await.map_err(|error| failed(&error))?;
             to_server.flush().await.map_err(|error| failed(&error))?;
             passed.up.fetch_add(chunk.len() as u64, Relaxed);
@@ -99,6 +100,7 @@ impl Down {
             let detail = "a real value was to be replaced, and its length would have changed";
             return Err(Fault::new(Reason::UnreadableAnswer, detail));
         }
+        passed.pass(text.len() + rest.len()).map_err(Fault::of)?;
         for piece in [text, rest] {
             self.write(&piece, passed).await?;
         }

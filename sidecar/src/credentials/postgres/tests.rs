@@ -42,7 +42,11 @@ fn mistakes_are_named_with_their_place_and_the_way_out() {
         ("user = \"app\"\n", "", "1:1: missing field `user`"),
         ("hosts = \"db.example\"\n", "", "1:1: missing field `hosts`"),
         ("\"db.example\"", "[]", "4:9: `hosts` is empty"),
-        ("db.example", "*.example", "4:9: `hosts`: \"*.example\": each server of a password is named in full"),
+        (
+            "db.example",
+            "*.example",
+            "4:9: `hosts`: \"*.example\": each server of a password is named in full",
+        ),
         ("hosts", "port = 0\nhosts", "4:8: `port` must be 1 to 65535"),
         ("\"app\"", "\"\"", "5:8: `user` must be 1 to 63 bytes"),
         ("hosts", "database = \"a\\u0000b\"\nhosts", "4:12: `database` must be"),
@@ -58,7 +62,11 @@ fn mistakes_are_named_with_their_place_and_the_way_out() {
         ("hosts", "host-keys = \"x\"\nhosts", "4:13: `host-keys` is not for `kind = \"postgres\"`"),
         ("hosts", "services = \"s3\"\nhosts", "4:12: `services` is"),
         ("postgres", "postgers", "2:8: unknown value; did you mean `postgres`?"),
-        ("kind = \"postgres\"", "kind = \"bearer\"", "5:8: `user` is for `kind = \"ssh-key\"` and `\"postgres\"`"),
+        (
+            "kind = \"postgres\"",
+            "kind = \"bearer\"",
+            "5:8: `user` is for `kind = \"ssh-key\"` and `\"postgres\"`",
+        ),
         (
             "kind = \"postgres\"",
             "kind = \"bearer\"\nsslmode = \"disable\"",
@@ -81,7 +89,8 @@ fn a_stand_in_has_the_passwords_length_and_nothing_else_of_it() {
     assert!(stand_in.bytes().all(|b| b.is_ascii_alphanumeric()) && vault.is_marked(stand_in.as_bytes()));
     assert_eq!(format!("{:?}", secret.postgres_password().unwrap()), "Password(..)");
     // What people paste along with tokens of HTTP belongs to a password.
-    let bearer = super::super::fixture::vault(GOOD, &Values::from([("work", "Bearer correct-horse-battery")]));
+    let bearer =
+        super::super::fixture::vault(GOOD, &Values::from([("work", "Bearer correct-horse-battery")]));
     assert!(bearer.secret("work").is_none(), "it has a space in it");
     let short = super::super::fixture::vault(GOOD, &Values::from([("work", "hunter2")]));
     assert!(short.unusable()[0].error().contains("7 characters; at least 16"), "{:?}", short.unusable());
