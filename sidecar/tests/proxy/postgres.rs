@@ -334,9 +334,17 @@ async fn a_container_logs_in_with_a_stand_in_and_the_relay_with_the_real_passwor
         let (kind, body) = message_of(&mut stream).await.unwrap();
         assert!(kind == b'D' && body == asked[5..]);
     }
+    // What ends as the password begins, or has it in it, is there at once: the client answers it.
+    let stand_in = bed.stand_in();
+    for (said, told) in [("a correct-horse", "a correct-horse"), (PASSWORD, stand_in.as_str())] {
+        stream.write_all(&message(b'q', &[said.as_bytes()])).await.unwrap();
+        let answer = tokio::time::timeout(Duration::from_secs(20), message_of(&mut stream)).await;
+        assert_eq!(answer.unwrap().unwrap().1, told.as_bytes());
+    }
     stream.write_all(&message(b'X', &[])).await.unwrap();
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
     let line = bed.line().await;
+    assert_eq!(line["scrubbed"], 1);
     for (field, value) in [
         ("protocol", "postgres"),
         ("host", HOST),
@@ -348,7 +356,7 @@ async fn a_container_logs_in_with_a_stand_in_and_the_relay_with_the_real_passwor
         assert_eq!(line[field], value, "{line}");
     }
     assert_eq!((&line["secrets"], &line["port"]), (&serde_json::json!(["provider"]), &5432.into()));
-    assert_eq!((&line["bytes-up"], &line["bytes-down"]), (&900_020.into(), &900_015.into()));
+    assert_eq!((&line["bytes-up"], &line["bytes-down"]), (&900_073.into(), &900_068.into()));
     agrees(&bed.world, "postgres://app@api.example.com/app", None, &line);
     let seen = bed.seen.lock().unwrap();
     let expected = startup("app", "app")[4..].to_vec();
