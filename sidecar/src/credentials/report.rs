@@ -59,9 +59,9 @@ pub fn report(
                     .ssh
                     .as_ref()
                     .map_or_else(|| shown(&declaration.hosts), Server::shown_hosts),
-                placements: match &declaration.aws {
-                    Some(_) => vec!["signature".to_owned()],
-                    None => shown(&declaration.placements),
+                placements: match declaration.aws.is_some() || declaration.assertion.is_some() {
+                    true => vec!["signature".to_owned()],
+                    false => shown(&declaration.placements),
                 },
                 expires: declaration.expires.map(|expiry| expiry.to_string()),
                 holders: named(holders.get(&declaration.name).map_or(&[], Vec::as_slice)),

@@ -6,6 +6,7 @@
 
 mod accounts;
 mod ask;
+mod assertions;
 mod audit;
 mod aws;
 mod aws_clients;

@@ -44,6 +44,14 @@ pub(crate) const FORMERLY: &str = "formerly.example.com";
 /// Allowed without being decrypted.
 pub(crate) const SPLICED: &str = "spliced.example.com";
 
+/// Well-known hosts that are allowed at their usual port: the upstream answers for them, too.
+pub(crate) const WELL_KNOWN: [(&str, [u8; 4]); 4] = [
+    ("oauth2.googleapis.com", [28, 0, 1, 5]),
+    ("storage.googleapis.com", [28, 0, 1, 6]),
+    ("api.github.com", [28, 0, 1, 7]),
+    ("github.com", [28, 0, 1, 8]),
+];
+
 pub(crate) const TO_HOST: [u8; 4] = [28, 0, 1, 0];
 pub(crate) const TO_OTHER: [u8; 4] = [28, 0, 1, 1];
 pub(crate) const TO_NOWHERE: [u8; 4] = [28, 0, 1, 2];
@@ -180,11 +188,13 @@ impl World {
         let stated = Arc::new(Stated::default());
         let audit = Arc::new(Mutex::new(Vec::new()));
         let pin = |address| PinnedAddress { address, port: options.dialled };
-        let pins = HashMap::from([
+        let mut pins = HashMap::from([
             (host(HOST), options.addresses.into_iter().map(pin).collect()),
             (host(OTHER), vec![pin(IpAddr::from([127, 0, 0, 1]))]),
             (host(SPLICED), vec![pin(IpAddr::from([127, 0, 0, 1]))]),
         ]);
+        let at_upstream = || PinnedAddress { address: [127, 0, 0, 1].into(), port: Some(upstream.port()) };
+        pins.extend(WELL_KNOWN.map(|(name, _)| (host(name), vec![at_upstream()])));
         // Whatever is not pinned is asked for at a port where nobody listens.
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
         let resolver = Resolver::new(pins, &[nobody], SyntheticRange::default()).unwrap();
@@ -344,8 +354,9 @@ fn host(name: &str) -> HostName {
 
 /// `secrets.toml` with kind, placements and what else is said of secret `provider`.
 pub(crate) fn declared(provider: &str) -> String {
+    let hosts = if provider.contains("hosts =") { String::new() } else { format!("hosts = [\"{HOST}\"]\n") };
     format!(
-        "[provider]\n{provider}\nfile = \"/run/secrets/provider\"\nhosts = [\"{HOST}\"]\n\
+        "[provider]\n{provider}\nfile = \"/run/secrets/provider\"\n{hosts}\
          grant-to = {{ harnesses = [\"generic\"] }}\n"
     )
 }
@@ -357,7 +368,10 @@ pub(crate) fn vault(value: &str, declared: &str) -> Vault {
     let key = InstallationKey::from_bytes(&[7; 32]);
     let vault = Vault::new(declared, catalogue, &key, |_| Ok(Zeroizing::new(value.into()))).unwrap();
     let expected = |secret: &Secret| {
-        secret.ssh_key().is_some() || secret.aws_key().is_some() || secret.stand_in() == STAND_IN
+        secret.ssh_key().is_some()
+            || secret.aws_key().is_some()
+            || secret.assertion_key().is_some()
+            || secret.stand_in() == STAND_IN
     };
     assert!(vault.secret("provider").is_none_or(expected));
     vault
@@ -438,6 +452,7 @@ fn grants_of(vault: &Vault) -> Grants {
 
 fn container(digit: char, port: u16, rules: &str, vault: &Vault) -> Arc<Container> {
     let allowed = format!("{HOST}:{port} {OTHER}:{port} {NOWHERE}:{port}");
+    let allowed = WELL_KNOWN.iter().fold(allowed, |allowed, (name, _)| format!("{allowed} {name}"));
     let rules = rules.replace("PORT", &port.to_string());
     let rules = format!(
         "[[deny]]\nhost = {OTHER:?}\nmethods = \"PATCH\"\n[[deny]]\nhost = {OTHER:?}\npaths = \"/denied/**\"\n\
@@ -454,7 +469,10 @@ fn container(digit: char, port: u16, rules: &str, vault: &Vault) -> Arc<Containe
         (NOWHERE, TO_NOWHERE),
         (FORMERLY, TO_FORMERLY),
         (SPLICED, TO_SPLICED),
-    ] {
+    ]
+    .into_iter()
+    .chain(WELL_KNOWN)
+    {
         assert_eq!(names.address(&host(name)).octets(), address);
     }
     let id = digit.to_string().repeat(64).parse().unwrap();

@@ -1,0 +1,1 @@
+//! Keys here are made up.
