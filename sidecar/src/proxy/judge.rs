@@ -167,11 +167,13 @@ impl Engine {
         {
             return Ok(Err(denied(exchange, denial)));
         }
-        if body.is_empty() {
-            return Ok(Ok(((target, upstream, swaps, searches), None)));
-        }
         let (coding, headers) = coding::undone(&session.req_header().headers);
         let head = head_of(session, &headers, (&host, &uri), verified_tls);
+        match assertions::is_asked(&vault, &head) {
+            Ok(false) if body.is_empty() => return Ok(Ok(((target, upstream, swaps, searches), None))),
+            Ok(_) => {}
+            Err(denial) => return Ok(Err(told(exchange, &vault, &host, denial))),
+        }
         let text = match coding.map(|coding| held_body::decoded(&body, coding)).transpose() {
             Ok(decoded) => decoded.unwrap_or_else(|| body.clone()),
             Err(undecodable) => {

@@ -16,11 +16,11 @@ use rustls_pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
 use crate::client::{Client, H1, H2, WAYS, full, tls, whole};
-use crate::upstream::{AnyBody, Protocols};
+use crate::upstream::AnyBody;
 use crate::world::{HOST, Options, WELL_KNOWN, World};
 
-const ACCOUNT: &str = include_str!("../keys/service-account.json");
-const APP: &str = include_str!("../keys/app.pem");
+pub(crate) const ACCOUNT: &str = include_str!("../keys/service-account.json");
+pub(crate) const APP: &str = include_str!("../keys/app.pem");
 const GOOGLE: &str = "kind = \"google-service-account\"\nhosts = \"*.googleapis.com\"";
 const GITHUB: &str =
     "kind = \"github-app\"\napp = [12345, \"Iv23liABC\"]\nhosts = [\"api.github.com\", \"github.com\"]";
@@ -30,8 +30,8 @@ const TOKEN_HOST: &str = "oauth2.googleapis.com";
 const API_HOST: &str = "storage.googleapis.com";
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// What the upstream makes.
-const ACCESS: &str = "ya29.c.c0ASRK0GaThe-real-access-token_0123456789abcdefghijklmnop......";
-const INSTALLATION: &str = "ghs_therealtokenofaninstallation0123456789";
+pub(crate) const ACCESS: &str = "ya29.c.c0ASRK0GaThe-real-access-token_0123456789abcdefghijklmnop......";
+pub(crate) const INSTALLATION: &str = "ghs_therealtokenofaninstallation0123456789";
 
 async fn google(more: &'static str) -> World {
     World::with(Options { provider: more, value: ACCOUNT, ..Options::default() }).await
@@ -207,9 +207,13 @@ async fn exchange(world: &World, body: &str, alpn: &[&[u8]]) -> Answered {
     ask(world, (Method::POST, TOKEN_HOST, "/token"), &[FORM], body, alpn).await
 }
 
-async fn with_token(world: &World, host: &str, path: &str, token: &str) -> Answered {
+async fn used_with(world: &World, host: &str, path: &str, token: &str, alpn: &[&[u8]]) -> Answered {
     let bearer = format!("Bearer {token}");
-    ask(world, (Method::GET, host, path), &[("authorization", &bearer)], "", H1).await
+    ask(world, (Method::GET, host, path), &[("authorization", &bearer)], "", alpn).await
+}
+
+async fn with_token(world: &World, host: &str, path: &str, token: &str) -> Answered {
+    used_with(world, host, path, token, H1).await
 }
 
 #[tokio::test]
@@ -231,10 +235,10 @@ async fn an_assertion_is_signed_again_and_its_token_is_a_stand_in() {
         assert!(good && arrived == sent, "{arrived}");
         assert_eq!(header, json!({ "alg": "RS256", "kid": "5d".repeat(20), "typ": "JWT" }));
 
-        let used = with_token(&world, API_HOST, "/storage/v1/b", &held).await;
+        let used = used_with(&world, API_HOST, "/storage/v1/b", &held, alpn).await;
         assert_eq!((used.status, used.body.as_str()), (200, "hello"));
         assert_eq!(world.upstream.last().headers["authorization"], format!("Bearer {ACCESS}"));
-        let repeated = with_token(&world, API_HOST, "/repeat", &held).await;
+        let repeated = used_with(&world, API_HOST, "/repeat", &held, alpn).await;
         assert_eq!(repeated.body, format!("Bearer {held}"));
         // Nobody else has it, and it goes nowhere else.
         assert_eq!(with_token(&world, "api.github.com", "/x", &held).await.reason, "credential-misdirected");
@@ -384,7 +388,7 @@ async fn an_assertion_that_does_not_hold_is_refused_in_the_words_of_the_api() {
         (Method::POST, "/%74oken", vec![FORM]),
         (Method::POST, "/token?x", vec![FORM]),
         (Method::POST, "/token", vec![("content-type", "application/json")]),
-        (Method::POST, "/token", vec![FORM, ("content-encoding", "gzip")]),
+        (Method::POST, "/token", vec![FORM, ("content-encoding", "x-other")]),
         (Method::POST, "/token", vec![FORM, ("x-http-method-override", "GET")]),
     ] {
         let answered = ask(&world, (method.clone(), TOKEN_HOST, path), &head, &body, H1).await;
@@ -403,6 +407,36 @@ async fn an_assertion_that_does_not_hold_is_refused_in_the_words_of_the_api() {
     let own = format!("Bearer {}", token(&other, &claims(|c| c["iss"] = "other@example.com".into())));
     let answered = ask(&world, (Method::GET, API_HOST, "/x"), &[("authorization", &own)], "", H1).await;
     refused(&world, &answered, "foreign-credential", "/error/message", "stand-ins");
+}
+
+/// Google renews accounts at the address where it takes assertions.
+#[tokio::test]
+async fn accounts_at_the_same_address_are_no_hindrance() {
+    let more =
+        "kind = \"google-service-account\"\nhosts = [\"*.googleapis.com\", \"cloudcode-pa.googleapis.com\"]";
+    for provider in [GOOGLE, more] {
+        let options = Options { provider, value: ACCOUNT, keeps_accounts: true, ..Options::default() };
+        let world = World::with(options).await;
+        let (key, _) = stand_in(&world);
+        for alpn in [H1, H2] {
+            let answered = exchange(&world, &form(&token(&key, &claims(|_| {}))), alpn).await;
+            assert_eq!(answered.status, 200, "{}", answered.body);
+        }
+        let [_, other] = real();
+        for body in [
+            form(&token(&other, &claims(|_| {}))),
+            form(&token(&other, &claims(|c| c["iss"] = "x@y.example".into()))),
+            "grant_type=refresh_token&refresh_token=1//somebodys".to_owned(),
+        ] {
+            let answered = exchange(&world, &body, H1).await;
+            assert!(
+                answered.status == 403 && answered.body.contains("error_description"),
+                "{}",
+                answered.body
+            );
+        }
+        assert_eq!(world.upstream.requests(), 2);
+    }
 }
 
 #[tokio::test]
@@ -448,7 +482,7 @@ async fn an_answer_that_tells_more_does_not_go_on() {
     let request = client.request_for(TOKEN_HOST, "/token").method(Method::POST).header(FORM.0, FORM.1);
     if let Ok(answer) = client.send(request.body(full(body)).unwrap()).await {
         let body = http_body_util::BodyExt::collect(answer.into_body()).await;
-        assert!(body.is_err() || !String::from_utf8_lossy(&body.unwrap().to_bytes()).contains("real"));
+        assert!(body.is_err() || !String::from_utf8_lossy(&body.unwrap().to_bytes()).contains("1//the-real"));
     }
     let lines = world.audit(2).await;
     assert_eq!(lines[1]["reason"], "unreadable-answer");

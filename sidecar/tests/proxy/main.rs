@@ -38,6 +38,7 @@ mod splice;
 mod ssh;
 mod streaming;
 mod terms;
+mod token_clients;
 mod tunnels;
 mod upgrades;
 mod uploads;

@@ -138,6 +138,8 @@ pub(crate) struct Options {
     pub(crate) value: &'static str,
     /// The port that the upstream's host is dialled at, whichever was permitted.
     pub(crate) dialled: Option<u16>,
+    /// Whether token endpoints are answered though no account is declared.
+    pub(crate) keeps_accounts: bool,
     /// Where the sidecar itself listens.
     pub(crate) own_port: Option<u16>,
 }
@@ -157,6 +159,7 @@ impl Default for Options {
             proxy: None,
             value: REAL,
             dialled: None,
+            keeps_accounts: false,
             own_port: None,
         }
     }
@@ -210,12 +213,15 @@ impl World {
                 Current::from(account_vault(directory.path(), upstream.port(), None))
             }
         };
-        let keeper = options.account.map(|_| {
+        let has_account = options.account.is_some();
+        let keeper = (has_account || options.keeps_accounts).then(|| {
             let client = Client::new(&read_roots(&roots_file).unwrap(), resolver.clone()).unwrap();
             let (root, port, in_force) = (directory.path().to_owned(), upstream.port(), vault.clone());
             let reload = move || {
-                let new = account_vault(&root, port, Some(&in_force.current()));
-                in_force.replace(Arc::new(new));
+                if has_account {
+                    let new = account_vault(&root, port, Some(&in_force.current()));
+                    in_force.replace(Arc::new(new));
+                }
             };
             let store = Store::new(directory.path().join("accounts"));
             Keeper::new(store, vault.clone(), client, Handle::current(), reload)

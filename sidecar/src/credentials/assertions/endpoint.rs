@@ -15,7 +15,7 @@ use super::super::grants::Grants;
 use super::super::holdings::HeldValue;
 use super::super::vault::Vault;
 use super::binding::Binding;
-use super::google::Limits;
+use super::google::{Limits, USUAL_ENDPOINT};
 use super::header::of_google;
 use super::key::Issuer;
 use super::signed::{self, Held, Wrong};
@@ -25,8 +25,7 @@ use crate::reason::Reason;
 pub(crate) const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
 /// Of every service account but those of other universes.
-static USUAL: LazyLock<Option<TokenEndpoint>> =
-    LazyLock::new(|| TokenEndpoint::parse("https://oauth2.googleapis.com/token").ok());
+static USUAL: LazyLock<Option<TokenEndpoint>> = LazyLock::new(|| TokenEndpoint::parse(USUAL_ENDPOINT).ok());
 
 /// What goes upstream instead of the body.
 pub struct Exchanged {

@@ -11,6 +11,9 @@ use super::unique::Members;
 /// An hour, in seconds.
 const LONGEST: i64 = 3600;
 
+/// What most clients say, whatever the file of the key does.
+pub(super) const USUAL_ENDPOINT: &str = "https://oauth2.googleapis.com/token";
+
 const KNOWN: [&str; 9] = ["iss", "sub", "aud", "exp", "iat", "nbf", "jti", "scope", "target_audience"];
 
 /// Why a token is not signed again.
@@ -37,7 +40,8 @@ impl Limits<'_> {
     /// For the token endpoint `audience`.
     pub(super) fn assertion(&self, claims: &Members, audience: &str, now: i64) -> Result<(), Refused> {
         self.common(claims, now)?;
-        if claims::text(claims, "aud")? != Some(audience) {
+        let said = claims::text(claims, "aud")?;
+        if said != Some(audience) && said != Some(USUAL_ENDPOINT) {
             return Err(Refused::Audience(format!("\"{audience}\" here")));
         }
         let scope = claims::text(claims, "scope")?;

@@ -71,7 +71,7 @@ fn prime(bytes: &mut impl Iterator<Item = u8>, small: &[u64]) -> Option<U1024> {
         let remainders = remainders?;
         let of_exponent = remainder(&start, EXPONENT)?;
         let hopeful = |step: &u64| {
-            let divisible = |(prime, rest): (&u64, &u64)| (rest + step) % prime == 0;
+            let divisible = |(prime, rest): (&u64, &u64)| (rest + step).is_multiple_of(*prime);
             !small.iter().zip(&remainders).any(divisible) && (of_exponent + step) % EXPONENT != 1
         };
         let numbers =
@@ -100,7 +100,7 @@ fn inverse_of_exponent<const LIMBS: usize>(modulus: &Uint<LIMBS>) -> Option<Uint
 
 /// Modulo the exponent.
 fn power(base: u64, mut exponent: u64) -> u64 {
-    let (mut base, mut result) = (base % EXPONENT, 1);
+    let (mut base, mut result) = (base % EXPONENT, 1_u64);
     while exponent > 0 {
         if exponent & 1 == 1 {
             result = result * base % EXPONENT;
@@ -122,7 +122,7 @@ fn divisor(number: u64) -> Option<NonZero<Limb>> {
 fn small_primes() -> Vec<u64> {
     let mut primes: Vec<u64> = Vec::new();
     for number in 3..SMALL {
-        if number % 2 == 1 && !primes.iter().any(|prime| number % prime == 0) {
+        if number % 2 == 1 && !primes.iter().any(|prime| number.is_multiple_of(*prime)) {
             primes.push(number);
         }
     }
