@@ -116,12 +116,17 @@ fn opened(token: &str) -> (Value, Value, bool) {
     (json(header), json(claims), good)
 }
 
+/// In a form, wherever in it.
+fn assertion(form: &str) -> &str {
+    form.split('&').find_map(|pair| pair.strip_prefix("assertion=")).unwrap_or_default()
+}
+
 /// Of Google's token endpoint and GitHub's for installations. The claim `jti` says what it is to do.
 pub(crate) fn answer(request: &http::request::Parts, body: &[u8]) -> Response<AnyBody> {
     let (google, text) = match request.uri.path() {
         "/token" => {
             let body = String::from_utf8_lossy(body).into_owned();
-            (true, body.split_once("assertion=").map_or(String::new(), |(_, token)| token.to_owned()))
+            (true, assertion(&body).to_owned())
         }
         _ => {
             let value = request.headers.get("authorization").map_or("", |value| value.to_str().unwrap());
@@ -231,7 +236,7 @@ async fn an_assertion_is_signed_again_and_its_token_is_a_stand_in() {
         let held = told["access_token"].as_str().unwrap().to_owned();
         assert!(held.starts_with("ya29.") && held.len() == ACCESS.len());
         let received = String::from_utf8(world.upstream.seen.received.lock().unwrap().clone()).unwrap();
-        let (header, arrived, good) = opened(received.split_once("assertion=").unwrap().1);
+        let (header, arrived, good) = opened(assertion(&received));
         assert!(good && arrived == sent, "{arrived}");
         assert_eq!(header, json!({ "alg": "RS256", "kid": "5d".repeat(20), "typ": "JWT" }));
 
