@@ -1,5 +1,5 @@
 //! `understudy-hook`: the OCI hook of Understudy, and the commands that install and check it. A program, not a library:
-//! nothing is public but its `main`, and what is fuzzed.
+//! nothing is public but its `main`, what its manual is made from, and what is fuzzed.
 
 mod child;
 mod create_runtime;
@@ -34,7 +34,7 @@ mod workspace;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// OCI hook that gives agent containers stand-ins and a policed way out.
 ///
@@ -92,6 +92,12 @@ struct StageArguments {
     hint: Vec<String>,
 }
 
+/// All commands and their arguments, for the manual and for completions.
+pub fn command() -> clap::Command {
+    Arguments::command()
+}
+
+/// Runs the command or the hook stage that the arguments of the process name.
 pub fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Install(arguments) => install::install(&arguments),

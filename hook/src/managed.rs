@@ -12,6 +12,8 @@ use understudy_control::{ManagedFile, Refusal};
 use understudy_policies::Ceiling;
 use understudy_policies::ceiling::Required;
 
+use crate::precreate::Described;
+
 const ETC: &str = "/etc";
 
 /// All files together; what the sidecar is asked must fit into one packet.
@@ -27,13 +29,30 @@ pub(crate) fn files() -> Result<Vec<ManagedFile>, Refusal> {
 
 /// What they say about containers without an annotation.
 pub(crate) fn required(files: &[ManagedFile]) -> Result<Vec<Required>, Refusal> {
-    let parse = |file: &ManagedFile| {
-        Ceiling::parse("managed", &file.path, &file.text, &KNOWN).map_err(|error| {
-            Refusal::new(error.to_string(), "the administrator of this machine must mend it")
-        })
-    };
     let ceilings = files.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     Ok(ceilings.iter().filter_map(|ceiling| ceiling.required().cloned()).collect())
+}
+
+/// The same files with what in them is not about a container of this image. Without a description, all of it is.
+pub(crate) fn sparing(
+    mut files: Vec<ManagedFile>,
+    image: Option<&Described>,
+) -> Result<Vec<ManagedFile>, Refusal> {
+    for file in &mut files {
+        let ceiling = parse(file)?;
+        let others = ceiling
+            .requirements()
+            .iter()
+            .enumerate()
+            .filter(|(_, rule)| image.is_some_and(|image| !rule.of.matches(&image.names, &image.labels)));
+        file.spared = others.map(|(at, _)| at).collect();
+    }
+    Ok(files)
+}
+
+fn parse(file: &ManagedFile) -> Result<Ceiling, Refusal> {
+    Ceiling::parse("managed", &file.path, &file.text, &KNOWN)
+        .map_err(|error| Refusal::new(error.to_string(), "the administrator of this machine must mend it"))
 }
 
 fn read(etc: &Path) -> Result<Vec<ManagedFile>, Refusal> {
@@ -45,7 +64,7 @@ fn read(etc: &Path) -> Result<Vec<ManagedFile>, Refusal> {
     let mut add = |path: &Path| -> Result<(), Refusal> {
         if let Some(text) = text(path, root, left)? {
             left = left.saturating_sub(text.len() as u64);
-            files.push(ManagedFile { path: path.display().to_string(), text });
+            files.push(ManagedFile::new(path.display().to_string(), text));
         }
         Ok(())
     };
@@ -227,6 +246,27 @@ mod tests {
         assert!(etc.texts().is_ok());
         etc.write("managed.d/a.toml", "#");
         assert!(etc.texts().unwrap_err().contains("more than"));
+    }
+
+    #[test]
+    fn what_is_about_other_images_is_spared_where_the_image_is_known() {
+        let text = "[[require]]\npolicy = \"a\"\n[[require]]\npolicy = \"b\"\nimages = \"*/agents/*\"\n\
+                    [[require]]\npolicy = \"c\"\nlabels = \"agent=*\"\n";
+        let image = |name: &str, label: &str| Described {
+            names: vec![name.to_owned()],
+            labels: vec![label.to_owned()],
+        };
+        for (image, spared) in [
+            (None, vec![]),
+            (Some(Described::default()), vec![1, 2]),
+            (Some(image("localhost/agents/a:1", "x=y")), vec![2]),
+            (Some(image("localhost/a:1", "agent=yes")), vec![1]),
+            (Some(image("localhost/agents/a:1", "agent=yes")), vec![]),
+        ] {
+            let files = sparing(vec![ManagedFile::new("/m.toml", text)], image.as_ref()).unwrap();
+            assert_eq!(files[0].spared, spared, "{image:?}");
+        }
+        assert!(sparing(vec![ManagedFile::new("/m.toml", "hots = 1")], None).is_err());
     }
 
     #[test]

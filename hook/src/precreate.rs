@@ -35,6 +35,7 @@ use crate::workspace::guard::guards;
 use crate::workspace::protected::Relaxed;
 pub(crate) use annotations::is_ours;
 use config::Config;
+pub(crate) use storage::Described;
 use storage::Storage;
 
 /// Where a container sees its guest files and the hook's binary, both read-only.
@@ -109,13 +110,22 @@ fn permitted(
     )?;
     let relaxed = Relaxed::asked(asked.get(annotation::WORKSPACE).map(String::as_str))?;
     let mut request = prepare::request(config, origin, asked);
-    request.managed = managed::files()?;
+    let files = managed::files()?;
+    // Kept for a re-attach, which cannot look it up; nobody asks on a machine without rules.
+    let image = if files.is_empty() { None } else { Some(storage.described(config)?) };
+    request.managed = managed::sparing(files, image.as_ref())?;
     request.joins = joined.as_ref().and_then(|joined| joined.with.clone());
     let prepared = prepare::ask(installation, request.clone())?;
     // Last, since it may make a directory of git's: nothing is made for a container that is refused.
     let volumes = storage.graph_root.join("volumes");
     let guards = guards(config.mounts(), &storage.userdata, &volumes, &relaxed)?;
-    let work = change::Work { prepared: &prepared, bound: &bound, guards: &guards, shared: joined.is_some() };
+    let work = change::Work {
+        prepared: &prepared,
+        bound: &bound,
+        guards: &guards,
+        shared: joined.is_some(),
+        image: image.as_ref(),
+    };
     change::apply(config, installation, request, &work).map_err(|error| failed(&error))
 }
 

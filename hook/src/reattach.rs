@@ -134,7 +134,8 @@ fn give_back(
 
     let netns = Netns::of_container(&process, forbidden)?;
     // What the administrator has written since holds from now on.
-    let mut prepare = Prepare { managed: managed::files()?, joins: None, ..record.prepare };
+    let managed = managed::sparing(managed::files()?, record.image.as_ref())?;
+    let mut prepare = Prepare { managed, joins: None, ..record.prepare };
     if let Some((_, with)) = given.iter().rev().find(|(netns, _)| *netns == running.netns) {
         network::still(&netns, running.netns)?;
         let Some(with) = with else { bail!("another container in its network was refused") };

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use understudy_control::{ContainerId, NetnsId, Prepare};
 
 use crate::installation::{Installation, write_whole};
+use crate::precreate::Described;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,6 +20,9 @@ pub(crate) struct Record {
     /// Whether its network namespace is that of other containers, too.
     #[serde(default)]
     pub(crate) shared: bool,
+    /// What its image was called when it started, for the machine's rules.
+    #[serde(default)]
+    pub(crate) image: Option<Described>,
     /// The process's environment as precreate wrote it, a `fingerprint` for each entry, for createRuntime to compare;
     /// empty afterwards.
     #[serde(default)]

@@ -52,7 +52,9 @@ fn prepare(installation: &Installation, id: &ContainerId) {
         managed: Vec::new(),
         joins: None,
     };
-    Record { prepare, shared: false, environment: Vec::new(), running: None }.save(installation).unwrap();
+    Record { prepare, shared: false, image: None, environment: Vec::new(), running: None }
+        .save(installation)
+        .unwrap();
 }
 
 fn running(installation: &Installation, id: &ContainerId) -> Option<crate::record::Running> {

@@ -91,16 +91,53 @@ fn an_operator_stays_below_the_rules_of_the_machine() {
     );
 }
 
-#[test]
-fn who_must_carry_an_annotation_does_not_start_without_one() {
-    stand();
+/// The agent's image with a label.
+fn labelled(label: &str) -> String {
     let image = unique("localhost/labelled");
     let directory = tempfile::tempdir().unwrap();
-    let text = format!("FROM {AGENT_IMAGE}\nLABEL org.example.agent=yes\n");
+    let text = format!("FROM {AGENT_IMAGE}\nLABEL {label}\n");
     fs::write(directory.path().join("Containerfile"), text).unwrap();
     let context = directory.path().display().to_string();
     podman(["build", "--quiet", "--tag", &image, &context]).unwrap().success().unwrap();
+    image
+}
 
+#[test]
+fn what_is_required_of_a_container_is_there_or_it_does_not_start() {
+    stand();
+    let ran = ["echo", "it ran"];
+    let started = |agent: &Agent| assert_eq!(agent.run(&ran).unwrap().success().unwrap(), "it ran\n");
+    let guarded =
+        |key: &str| Agent::plain().annotation(key, "guarded").annotation("understudy.harness", "generic");
+    for key in ["understudy.network", "understudy.network/agent"] {
+        let outcome = guarded(key).option("--network=slirp4netns").run(&ran).unwrap();
+        assert_refused(
+            &outcome,
+            "managed rule `require` (/etc/understudy/managed.toml:11) is not met: annotation understudy.network says `guarded` (of all)",
+        );
+        assert!(outcome.text().contains("--annotation understudy.network=sealed"), "{}", outcome.text());
+    }
+    started(&Agent::new("generic").annotation("understudy.network", "sealed"));
+    // Of an image, by its label.
+    let house = Agent::new("generic").image(&labelled("org.example.house=1"));
+    for named in [None, Some("harness-only")] {
+        let agent = named.map_or(house.clone(), |name| house.clone().annotation("understudy.policy", name));
+        let outcome = agent.run(&ran).unwrap();
+        assert_refused(
+            &outcome,
+            "managed rule `require` (/etc/understudy/managed.toml:16) is not met: policy `locked` is not among this container's",
+        );
+        let remedy = "--annotation \"understudy.policy=harness-only locked\"";
+        assert!(outcome.text().contains(remedy), "{}", outcome.text());
+    }
+    started(&house.annotation("understudy.policy", "harness-only locked"));
+    started(&Agent::new("generic").image(&labelled("org.example.home=1")));
+}
+
+#[test]
+fn who_must_carry_an_annotation_does_not_start_without_one() {
+    stand();
+    let image = labelled("org.example.agent=yes");
     let ran = ["echo", "it ran"];
     let bare = Agent::plain().option("--network=none");
     let outcome = bare.clone().image(&image).run(&ran).unwrap();

@@ -1,6 +1,9 @@
 //! What no policy, annotation or secret of a container may go beyond: the machine's `managed.toml`, or a user's own
 //! `ceiling.toml`. Both are written in the same keys.
 
+mod concerned;
+mod require;
+
 use std::fmt;
 
 use serde::Deserialize;
@@ -8,6 +11,8 @@ use toml::Spanned;
 
 use crate::document::{self, OneOrMany, closest, position};
 use crate::{DocumentError, Effect, HostPattern, Policy, PolicySet, Ports, Rule, annotation, builtin};
+pub use concerned::Concerned;
+pub use require::{Held, Missing, Requirement};
 
 /// One file. What it does not mention, it does not limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +29,7 @@ pub struct Ceiling {
     harnesses: Names,
     secrets: Names,
     required: Option<Required>,
+    requirements: Vec<Requirement>,
 }
 
 /// What a container is to be given.
@@ -64,8 +70,7 @@ pub enum Log {
 pub struct Required {
     /// `FILE:LINE`.
     pub place: String,
-    images: Vec<String>,
-    labels: Vec<String>,
+    pub of: Concerned,
 }
 
 /// The items of one key.
@@ -101,6 +106,7 @@ impl Ceiling {
         Ok(Self {
             name: name.to_owned(),
             required: source.required(raw.required, raw.required_images, raw.required_labels)?,
+            requirements: require::parse(&source, raw.require, known)?,
             hosts: source.hosts("hosts", raw.hosts)?,
             deny: source.hosts("deny", raw.deny)?,
             allow_hosts: source.hosts("allow-hosts", annotations.allow_hosts)?,
@@ -173,6 +179,11 @@ impl Ceiling {
         self.required.as_ref()
     }
 
+    /// In the order of the file.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
     fn check_annotations(&self, keys: &[&str]) -> Result<(), Beyond> {
         let Some(forbidden) = &self.annotations else { return Ok(()) };
         match keys.iter().find(|key| forbidden.items.iter().any(|item| item == *key)) {
@@ -226,21 +237,6 @@ impl Ceiling {
 
     fn allow_hosts(&self, policy: &Policy) -> Option<&Limit<Reach>> {
         self.allow_hosts.as_ref().filter(|_| policy.name() == annotation::NAME)
-    }
-}
-
-impl Required {
-    /// `names` are those of the container's image, `labels` its labels as `KEY=VALUE`. Without patterns: every container.
-    pub fn matches<S: AsRef<str>>(&self, names: &[S], labels: &[S]) -> bool {
-        let any = |patterns: &[String], texts: &[S]| {
-            texts.iter().any(|text| patterns.iter().any(|pattern| wildcard(pattern, text.as_ref())))
-        };
-        self.is_for_all() || any(&self.images, names) || any(&self.labels, labels)
-    }
-
-    /// Whether it is about every container, so that nothing needs to be known about one.
-    pub fn is_for_all(&self) -> bool {
-        self.images.is_empty() && self.labels.is_empty()
     }
 }
 
@@ -316,6 +312,8 @@ struct File {
     required: Option<Spanned<bool>>,
     required_images: List,
     required_labels: List,
+    #[serde(default)]
+    require: Vec<Spanned<require::Raw>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -408,7 +406,6 @@ impl Source<'_> {
         images: List,
         labels: List,
     ) -> Result<Option<Required>, DocumentError> {
-        let patterns = |list: &List| list.as_ref().map(|list| list.get_ref().0.clone()).unwrap_or_default();
         let Some(required) = required.filter(|required| *required.get_ref()) else {
             return match images.or(labels) {
                 Some(list) => {
@@ -418,13 +415,20 @@ impl Source<'_> {
                 None => Ok(None),
             };
         };
-        if let Some(list) = [&images, &labels].into_iter().flatten().find(|list| list.get_ref().0.is_empty())
-        {
-            let empty = "an empty list; leave it out, or name what must carry an annotation";
-            return Err(self.error(list.span().start, empty.to_owned()));
-        }
         let place = self.place(required.span().start);
-        Ok(Some(Required { place, images: patterns(&images), labels: patterns(&labels) }))
+        Ok(Some(Required { place, of: self.concerned(images, labels)? }))
+    }
+
+    fn concerned(&self, images: List, labels: List) -> Result<Concerned, DocumentError> {
+        let patterns = |list: List| {
+            let Some(list) = list else { return Ok(Vec::new()) };
+            if list.get_ref().0.is_empty() || list.get_ref().0.iter().any(String::is_empty) {
+                let empty = "an empty list or pattern is about no container; leave it out, or name those that are meant";
+                return Err(self.error(list.span().start, empty.to_owned()));
+            }
+            Ok(list.into_inner().0)
+        };
+        Ok(Concerned { images: patterns(images)?, labels: patterns(labels)? })
     }
 
     fn limit(&self, list: Spanned<OneOrMany<String>>) -> (Limit<String>, usize) {
@@ -439,25 +443,6 @@ impl Source<'_> {
     fn error(&self, at: usize, message: String) -> DocumentError {
         DocumentError::at(self.file, self.text, at, message)
     }
-}
-
-/// `*` is any number of characters, of which none is special.
-fn wildcard(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = text.strip_prefix(first) else { return false };
-    let mut parts = parts.peekable();
-    if parts.peek().is_none() {
-        return rest.is_empty();
-    }
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return rest.ends_with(part);
-        }
-        let Some(at) = rest.find(part) else { return false };
-        rest = rest.get(at + part.len()..).unwrap_or_default();
-    }
-    true
 }
 
 #[cfg(test)]
@@ -636,7 +621,7 @@ mod tests {
         let required = |text: &str| ceiling(text).required().cloned();
         assert_eq!(required("required = false"), None);
         let all = required("required = true").unwrap();
-        assert!(all.is_for_all() && all.matches::<&str>(&[], &[]));
+        assert!(all.of.is_for_all() && all.of.matches::<&str>(&[], &[]));
         let some = "required = true\nrequired-images = \"*/agents/*:v*\"\nrequired-labels = [\"agent=*\"]\n";
         let some = required(some).unwrap();
         assert_eq!(some.place, "/m.toml:1");
@@ -648,23 +633,7 @@ mod tests {
             (vec![], vec!["agents=1"], false),
             (vec![], vec![], false),
         ] {
-            assert_eq!(some.matches(&names, &labels), expected, "{names:?} {labels:?}");
-        }
-    }
-
-    #[test]
-    fn stars_stand_for_anything() {
-        for (pattern, text, expected) in [
-            ("a", "a", true),
-            ("a", "ab", false),
-            ("*", "", true),
-            ("a*a", "a", false),
-            ("a*a", "aa", true),
-            ("*b*b", "bab", true),
-            ("a*b*c", "abxbc", true),
-            ("a*b*c", "abxb", false),
-        ] {
-            assert_eq!(wildcard(pattern, text), expected, "{pattern} {text}");
+            assert_eq!(some.of.matches(&names, &labels), expected, "{names:?} {labels:?}");
         }
     }
 
@@ -696,7 +665,7 @@ mod tests {
             ("hosts = \"*.com\"", "/m.toml:1:9: `hosts`: \"*.com\": `*.com` would match"),
             ("\n[annotations]\nforbid = \"understudy.alow\"", "/m.toml:3:10: `forbid`: no annotation"),
             ("required-images = \"a\"", "/m.toml:1:19: images or labels without"),
-            ("required = true\nrequired-labels = []", "/m.toml:2:19: an empty list"),
+            ("required = true\nrequired-labels = []", "/m.toml:2:19: an empty list or pattern"),
             ("[policies]\ndeny = \"a\"", "/m.toml:2:1: unknown key `deny`"),
         ] {
             let found = Ceiling::parse("m", "/m.toml", text, &KNOWN).unwrap_err().to_string();

@@ -223,7 +223,7 @@ impl Audit {
         if let Some(notifier) = &self.notifier {
             notifier.tell_of(&entry);
         }
-        self.lines.push(&entry);
+        self.lines.push(&entry.container_id, &entry);
     }
 
     fn withheld(&self, text: &str) -> Option<String> {

@@ -6,22 +6,62 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use understudy_control::annotation::{self, KNOWN};
 use understudy_control::{ManagedFile, Prepare, Refusal};
 use understudy_policies::annotation::OPERATOR;
-use understudy_policies::{Asked, Ceiling, Log, Policy, PolicySet, Rule};
+use understudy_policies::ceiling::{Held, Missing};
+use understudy_policies::{Asked, Ceiling, Log, Policies, Policy, PolicySet, Rule, builtin};
 
-use crate::credentials::{Rights, Terms};
+use crate::credentials::{DEFAULT_HARNESS, Rights, Terms};
 use crate::operator::Mode;
+
+/// Lines about rules that others leave nothing of; `explain` and `check` tell all.
+const MOST_NOTES: usize = 5;
+
+/// What a container has that does not carry an annotation.
+const DEFAULTS: [(&str, &str); 4] = [
+    (annotation::NETWORK, annotation::SEALED),
+    (annotation::MODE, "deny"),
+    (annotation::POLICY, builtin::HARNESS_ONLY),
+    (annotation::HARNESS, DEFAULT_HARNESS),
+];
 
 /// The user's; a missing file limits nothing.
 pub fn load(path: &Path) -> Result<Ceiling> {
     match fs::read_to_string(path) {
-        Ok(text) => Ok(Ceiling::parse("ceiling", "ceiling.toml", &text, &KNOWN)?),
+        Ok(text) => {
+            let ceiling = Ceiling::parse("ceiling", "ceiling.toml", &text, &KNOWN)?;
+            // Only the hook sees containers without an annotation, and what an image is called.
+            let unseen = ceiling.requirements().iter().find(|rule| !rule.of.is_for_all());
+            let unseen = unseen.map(|rule| (&rule.place, "`images` and `labels` of a [[require]]"));
+            let required = ceiling.required().map(|rule| (&rule.place, "`required`"));
+            if let Some((place, what)) = required.or(unseen) {
+                bail!("{place}: {what} can be asked in /etc/understudy/managed.toml only");
+            }
+            Ok(ceiling)
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Ceiling::default()),
         Err(error) => Err(error).with_context(|| path.display().to_string()),
     }
+}
+
+/// What the user's own ceiling makes of the policies that are files, one line each.
+pub fn warnings(policies: &Policies, own: &Ceiling) -> Vec<String> {
+    let files = policies.names().filter(|name| !builtin::is_reserved(name));
+    files.filter_map(|name| policies.policy(name)).flat_map(|policy| warnings_of(&policy, own)).collect()
+}
+
+/// That no container starts with it, or of which of its rules nothing is left.
+pub fn warnings_of(policy: &Arc<Policy>, own: &Ceiling) -> Vec<String> {
+    let beyond = own.check_hosts(policy).err().map(|beyond| {
+        format!(
+            "{beyond}, so that no container starts with it; leave it out there, or change {}",
+            beyond.place
+        )
+    });
+    let together = [Some(Arc::clone(policy)), own.denials().map(Arc::new)].into_iter().flatten().collect();
+    beyond.into_iter().chain(PolicySet::combine(together).warnings()).collect()
 }
 
 /// The same terms, with the hosts that a ceiling denies taken out of their policy.
@@ -33,6 +73,7 @@ pub fn apply(terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Re
     let rights = Rights { policy, grants, mode: terms.mode, ..Rights::default() };
     let Rights { policy, grants, mode, .. } = limit(rights, &terms.harness, prepare, own)?;
     let mut notes = terms.notes;
+    notes.extend(policy.warnings().into_iter().take(MOST_NOTES));
     notes.extend(open(&policy).map(|name| format!("policy `{name}` allows every public host")));
     if mode == Mode::Log {
         notes.push("mode `log`: every public host is allowed, and recorded".to_owned());
@@ -58,6 +99,9 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
             format!("leave it out, or ask the administrator of this machine to change {place}")
         })?;
         may_log(&rights, managed.log().unwrap_or(Log::WithSecrets), &file.path)?;
+        required(&managed, &file.spared, prepare, &rights, "managed rule", |place| {
+            format!("ask the administrator of this machine to change {place}")
+        })?;
         policies.extend(managed.denials().map(Arc::new));
     }
     // As with an open policy: the annotation can be a stranger's.
@@ -72,6 +116,7 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
     check(own, prepare, harness, &rights, "your own rule", |place| {
         format!("leave it out, or change {place}")
     })?;
+    required(own, &[], prepare, &rights, "your own rule", |place| format!("change {place}"))?;
     let secrets = rights.grants.names();
     if let Some(host) = own.unnamed(&rights.policy).filter(|_| !secrets.is_empty()) {
         // It can be a stranger's, too: what a secret lets the agent read could be sent there.
@@ -180,6 +225,42 @@ fn check(
     })
 }
 
+/// Whether the container has what a ceiling requires. `spared` are the positions of rules about others.
+fn required(
+    ceiling: &Ceiling,
+    spared: &[usize],
+    prepare: &Prepare,
+    rights: &Rights,
+    whose: &str,
+    otherwise: impl Fn(&str) -> String,
+) -> Result<(), Refusal> {
+    let secrets = rights.grants.names();
+    let policies = rights.policy.policies().iter().map(|policy| policy.name());
+    let held = Held {
+        annotations: prepare
+            .annotations
+            .iter()
+            .map(|(key, value)| (key.as_str(), items(key, value)))
+            .collect(),
+        defaults: &DEFAULTS,
+        policies: policies.filter(|name| *name != annotation::ALLOW).collect(),
+        secrets: secrets.iter().map(String::as_str).collect(),
+    };
+    let rules = ceiling.requirements().iter().enumerate().filter(|(at, _)| !spared.contains(at));
+    rules.map(|(_, rule)| rule).try_for_each(|rule| rule.check(&held)).map_err(|missing| {
+        let Missing { what, remedy, place, note } = missing;
+        let note = note.map(|note| format!(" ({note})")).unwrap_or_default();
+        let reason = format!("{whose} `require` ({place}) is not met: {what}{note}");
+        Refusal::new(reason, format!("{remedy}, or {}", otherwise(&place)))
+    })
+}
+
+/// One value can be written in two ways.
+fn items<'a>(key: &str, value: &'a str) -> Vec<&'a str> {
+    let one = |item| if key == annotation::NETWORK && item == "none" { annotation::SEALED } else { item };
+    annotation::list(value).map(one).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -191,7 +272,7 @@ mod tests {
     use crate::credentials::Grants;
 
     fn prepare(managed: &[&str]) -> Prepare {
-        let file = |text: &&str| ManagedFile { path: "/m.toml".into(), text: (*text).to_owned() };
+        let file = |text: &&str| ManagedFile::new("/m.toml", *text);
         Prepare {
             id: "a".repeat(64).parse().unwrap(),
             name: None,
@@ -284,7 +365,7 @@ mod tests {
 
     #[test]
     fn an_operator_decides_within_both_ceilings() {
-        let managed = |text: &str| vec![ManagedFile { path: "/m.toml".into(), text: text.into() }];
+        let managed = |text: &str| vec![ManagedFile::new("/m.toml", text)];
         let rule = |host: &str| {
             Rule::new(
                 understudy_policies::Effect::Allow,
@@ -373,6 +454,117 @@ mod tests {
     }
 
     #[test]
+    fn what_is_required_must_be_there_and_the_refusal_says_what_to_set() {
+        let with = |annotations: &[(&str, &str)], mode: Mode, managed: Vec<ManagedFile>, own: &str| {
+            let mut prepare = prepare(&[]);
+            prepare.annotations =
+                annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            prepare.managed = managed;
+            let web = Arc::new(Policy::new("web", Vec::new()));
+            let policy = Arc::new(PolicySet::combine(vec![web]));
+            let grants = Arc::new(["git"].into_iter().collect::<Grants>());
+            let rights = Rights { policy, grants, mode, ..Rights::default() };
+            limit(
+                rights,
+                "generic",
+                &prepare,
+                &Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap(),
+            )
+            .map(|_| ())
+        };
+        let rule =
+            |what: &str| vec![ManagedFile::new("/m.toml", format!("[[require]]\n{what}\nnote = \"ours\"\n"))];
+        let sealed = || rule("annotation = \"understudy.network\"\nvalues = \"sealed\"");
+        for annotations in [&[][..], &[("understudy.network", "sealed")], &[("understudy.network", "none")]] {
+            assert!(with(annotations, Mode::Deny, sealed(), "").is_ok(), "{annotations:?}");
+        }
+        let refusal = with(&[("understudy.network", "guarded")], Mode::Deny, sealed(), "").unwrap_err();
+        assert_eq!(
+            (refusal.reason.as_str(), refusal.remedy.as_str()),
+            (
+                "managed rule `require` (/m.toml:2) is not met: annotation understudy.network says `guarded` (ours)",
+                "start it with --annotation understudy.network=sealed, or ask the administrator of this machine to change /m.toml:2"
+            )
+        );
+        let deny = || rule("annotation = \"understudy.mode\"\nvalues = \"deny\"");
+        assert!(with(&[], Mode::Deny, deny(), "").is_ok());
+        assert!(with(&[("understudy.mode", "ask")], Mode::Ask, deny(), "").is_err());
+        for (what, met) in [
+            ("policy = \"web\"", true),
+            ("policy = \"house\"", false),
+            ("secret = \"git\"", true),
+            ("secret = \"key\"", false),
+            ("annotation = \"understudy.harness\"\nvalues = \"generic\"", true),
+            ("annotation = \"understudy.harness\"\nvalues = \"codex\"", false),
+            ("annotation = \"understudy.policy\"\nvalues = [\"web\", \"house\"]", false),
+            ("annotation = \"understudy.privacy\"", false),
+        ] {
+            assert_eq!(with(&[], Mode::Deny, rule(what), "").is_ok(), met, "{what}");
+        }
+        let both = &[("understudy.policy", "web,open")];
+        assert!(
+            with(both, Mode::Deny, rule("annotation = \"understudy.policy\"\nvalues = \"web\""), "").is_err()
+        );
+        // Every file holds; what is about other images does not.
+        let mut files = rule("policy = \"web\"");
+        files.extend(rule("policy = \"house\"\nimages = \"x\""));
+        assert!(with(&[], Mode::Deny, files.clone(), "").is_err());
+        files[1].spared = vec![0];
+        assert!(with(&[], Mode::Deny, files.clone(), "").is_ok());
+        files[1].spared = vec![1];
+        assert!(with(&[], Mode::Deny, files, "").is_err());
+        let own = "[[require]]\nannotation = \"understudy.privacy\"";
+        let refusal = with(&[], Mode::Deny, Vec::new(), own).unwrap_err();
+        assert!(refusal.reason.starts_with("your own rule `require` (ceiling.toml:2)"), "{refusal}");
+        assert!(refusal.remedy.ends_with("=VALUE, or change ceiling.toml:2"), "{refusal}");
+    }
+
+    #[test]
+    fn a_rule_that_the_whole_leaves_nothing_of_is_noted() {
+        let web = "[[allow]]\nhost = \"*.up.example\"\nmethods = \"GET\"\n[[allow]]\nhost = \"b.example\"\n";
+        let policy = || Policy::parse("web", "web.toml", web).unwrap();
+        assert!(given(policy(), &[], "").unwrap().notes.is_empty());
+        let narrowed = given(policy(), &["deny = \"*.example.com\""], "").unwrap();
+        assert!(narrowed.notes.is_empty(), "{:?}", narrowed.notes);
+        let deny =
+            Policy::parse("deny", "deny.toml", "[[deny]]\nhost = \"*.up.example\"\nmethods = \"GET\"\n")
+                .unwrap();
+        let both = Arc::new(PolicySet::combine(vec![Arc::new(policy()), Arc::new(deny)]));
+        let prepare = prepare(&[]);
+        let terms = Terms { policy: both, ..given(policy(), &[], "").unwrap() };
+        let notes = apply(terms, &prepare, &Ceiling::default()).unwrap().notes;
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].starts_with(
+            "web.toml:2:8: this rule about `*.up.example` can never match: the [[deny]] rule at deny.toml:2"
+        ));
+    }
+
+    #[test]
+    fn what_a_users_ceiling_leaves_of_the_policies_is_told_beforehand() {
+        let mut policies = Policies::default();
+        policies.insert(Policy::parse("web", "web.toml", "[[allow]]\nhost = \"a.b.example\"\n").unwrap());
+        policies.insert(
+            Policy::parse("raw", "raw.toml", "[[allow]]\nhost = \"*.c.example\"\nport = [1, 2]\n").unwrap(),
+        );
+        let of =
+            |own: &str| warnings(&policies, &Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap());
+        assert!(of("").is_empty() && of("hosts = [\"a.b.example\", \"*.c.example\"]").is_empty());
+        assert_eq!(
+            of("hosts = \"*.c.example\""),
+            [
+                "policy `web` (web.toml:2) allows `a.b.example`, beyond `hosts` (ceiling.toml:1), so that no container starts with \
+              it; leave it out there, or change ceiling.toml:1"
+            ]
+        );
+        let denied = of("deny = [\"*.c.example:1\", \"*.c.example:2\"]");
+        assert!(denied.iter().any(|line| line.contains("beyond `deny`")), "{denied:?}");
+        assert!(
+            denied.iter().any(|line| line.starts_with("raw.toml:2:8: ") && line.contains("can never match")),
+            "{denied:?}"
+        );
+    }
+
+    #[test]
     fn a_broken_managed_file_lets_nothing_start() {
         let refusal = started(&["hots = []"], "").unwrap_err();
         assert!(refusal.reason.starts_with("/m.toml:1:1: unknown key `hots`"), "{refusal}");
@@ -386,5 +578,13 @@ mod tests {
         fs::write(&path, "annotations.forbid = [\"understudy.alow\"]").unwrap();
         let error = load(&path).unwrap_err().to_string();
         assert!(error.starts_with("ceiling.toml:1:22: `forbid`: no annotation"), "{error}");
+        for (text, said) in [
+            ("required = true", "ceiling.toml:1: `required` can be asked in /etc"),
+            ("[[require]]\npolicy = \"a\"\nlabels = \"b\"", "ceiling.toml:2: `images` and `labels`"),
+        ] {
+            fs::write(&path, text).unwrap();
+            let error = load(&path).unwrap_err().to_string();
+            assert!(error.starts_with(said), "{error}");
+        }
     }
 }

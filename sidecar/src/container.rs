@@ -1,17 +1,16 @@
 //! An agent's container as the sidecar knows it: who it is, what it may do, what it did.
 
+use arc_swap::ArcSwap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
-
-use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep_until};
 use understudy_control::ContainerId;
-use understudy_policies::Limits;
 
 use crate::credentials::{Holdings, Rights, Vault};
 use crate::dns::SyntheticNames;
-use crate::operator::Rates;
+use crate::operator::meter::{Meter, Moved};
+use crate::operator::{Rates, ended};
 use crate::proxy::{HELD_AT_ONCE, Kept};
 
 #[derive(Debug)]
@@ -32,10 +31,10 @@ pub struct Container {
     /// Bodies that are held whole in memory.
     pub held_bodies: Arc<Semaphore>,
     pub upstreams: Kept,
-    /// When the sidecar took it over.
-    since: Instant,
+    /// What it has used of its limits, since the sidecar took it over.
+    pub meter: Meter,
     revoked: watch::Sender<bool>,
-    /// How often its rights were set.
+    /// How often its rights were set, or a limit was passed.
     changes: watch::Sender<u64>,
 }
 
@@ -48,10 +47,6 @@ pub struct Counters {
     pub denied: AtomicU64,
     /// Connections and requests that were ended before their end, and upstream connections that nobody used.
     pub terminated: AtomicU64,
-    /// Requests that were decided on, and connections that were passed through.
-    pub requests: AtomicU64,
-    /// Both ways.
-    pub bytes: AtomicU64,
 }
 
 /// Counts a connection for as long as it lives, also when its task panics.
@@ -67,12 +62,13 @@ impl Container {
         names: SyntheticNames,
         notes: Vec<String>,
     ) -> Self {
+        let meter = Meter::new(rights.policy.limits());
         let (counters, rights) = (Counters::default(), ArcSwap::from_pointee(rights));
         let holdings = Holdings::default();
         let held_bodies = Arc::new(Semaphore::new(HELD_AT_ONCE));
         let (revoked, changes) = (watch::channel(false).0, watch::channel(0).0);
         let upstreams = Kept::default();
-        let (rates, since) = (Rates::default(), Instant::now());
+        let rates = Rates::default();
         Self {
             id,
             name,
@@ -85,24 +81,10 @@ impl Container {
             rates,
             held_bodies,
             upstreams,
-            since,
+            meter,
             revoked,
             changes,
         }
-    }
-
-    /// Which limit of its policies it has reached, and what that is.
-    pub fn reached(&self, limits: Limits) -> Option<String> {
-        let (requests, bytes) = (self.counters.requests.load(Relaxed), self.counters.bytes.load(Relaxed));
-        let runtime = self.since.elapsed();
-        if limits.requests.is_some_and(|most| requests >= most) {
-            return Some(format!("it has made {requests} requests, and `max-requests` allows no more"));
-        }
-        if limits.bytes.is_some_and(|most| bytes >= most) {
-            return Some(format!("it has moved {bytes} bytes, and `max-bytes` allows no more"));
-        }
-        let over = limits.runtime.is_some_and(|most| runtime >= most);
-        over.then(|| format!("it has run for {} s, and `max-runtime` allows no more", runtime.as_secs()))
     }
 
     /// What people call it: its name, or the first 12 digits of its id.
@@ -117,8 +99,48 @@ impl Container {
 
     pub fn set_rights(&self, rights: Rights) {
         self.exchange_rights(rights);
+        self.meter.limit(self.rights().policy.limits());
+        self.reconsider();
+    }
+
+    /// Counts bytes that are about to be handed on, either way. What runs is ended by those that are too many; whoever
+    /// brings them must not hand them on.
+    pub(crate) fn pass(&self, bytes: u64) -> bool {
+        let moved = self.meter.pass(bytes);
+        if moved == Moved::Passes {
+            self.reconsider();
+        }
+        moved == Moved::Within
+    }
+
+    /// Ends what runs when `max-runtime` is over. Never returns; several may do the same.
+    pub(crate) async fn end_in_time(&self) {
+        let (mut changing, mut ended_at) = (self.changing(), None);
+        loop {
+            let limits = self.rights().policy.limits();
+            let deadline = self.meter.deadline(limits).filter(|deadline| ended_at != Some(*deadline));
+            let over = async {
+                match deadline {
+                    Some(deadline) => sleep_until(Instant::from_std(deadline)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = over => {
+                    ended_at = deadline;
+                    self.reconsider();
+                }
+                // This container keeps the sender.
+                _ = changing.changed() => {}
+            }
+        }
+    }
+
+    /// Has each connection and request look again whether it may go on, and ends upstream connections that may not.
+    fn reconsider(&self) {
         self.changes.send_modify(|count| *count += 1);
-        self.end_upstreams(Some(&self.rights()));
+        let rights = self.rights();
+        self.end_upstreams(ended(self).is_none().then_some(&*rights));
     }
 
     /// Tokens of accounts were renewed: what they were is still searched for in answers. What it may do stays.
@@ -134,12 +156,12 @@ impl Container {
         self.holdings.keep_former(gone.cloned());
     }
 
-    /// Another number than before once its rights were set anew.
+    /// Another number than before once its rights were set anew, or a limit was passed.
     pub fn changes(&self) -> u64 {
         *self.changes.borrow()
     }
 
-    /// Changes whenever its rights are set.
+    /// Changes whenever its rights are set, or a limit is passed.
     pub fn changing(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -180,8 +202,6 @@ impl Drop for OpenConnection {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use bytes::Bytes;
     use understudy_policies::PolicySet;
 
@@ -190,35 +210,6 @@ mod tests {
     use crate::credentials::fixture::{Values, declared, vault};
     use crate::credentials::scrub::Replacer;
     use crate::dns::SyntheticRange;
-
-    #[test]
-    fn each_limit_is_reached_at_its_number_and_not_before() {
-        let id = "a".repeat(64).parse().unwrap();
-        let (rights, names) = (Rights::default(), SyntheticNames::default());
-        let mut container = Container::new(id, None, "generic".to_owned(), rights, names, Vec::new());
-        container.since = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
-        container.counters.requests.store(5, Relaxed);
-        container.counters.bytes.store(1000, Relaxed);
-        let requests = |most| Limits { requests: Some(most), ..Limits::default() };
-        let bytes = |most| Limits { bytes: Some(most), ..Limits::default() };
-        let runtime = |most| Limits { runtime: Some(Duration::from_secs(most)), ..Limits::default() };
-        for (limits, said) in [
-            (Limits::default(), None),
-            (requests(6), None),
-            (requests(5), Some("`max-requests`")),
-            (requests(0), Some("`max-requests`")),
-            (bytes(1001), None),
-            (bytes(1000), Some("`max-bytes`")),
-            (runtime(3600), None),
-            (runtime(100), Some("`max-runtime`")),
-            (requests(6).and(bytes(1001)).and(runtime(3600)), None),
-            (requests(6).and(bytes(1001)).and(runtime(1)), Some("`max-runtime`")),
-        ] {
-            let reached = container.reached(limits);
-            assert_eq!(reached.is_some(), said.is_some(), "{limits:?}: {reached:?}");
-            assert!(said.is_none_or(|said| reached.unwrap().contains(said)), "{limits:?}");
-        }
-    }
 
     #[test]
     fn every_token_that_it_could_have_seen_is_searched_for_after_renewals() {

@@ -58,5 +58,5 @@ pub use placement::Placement;
 pub use rights::{Asked, Rights, rights};
 pub use secret::SecretValue;
 pub use source::{Source, Surroundings};
-pub use terms::{Terms, terms};
+pub use terms::{DEFAULT_HARNESS, Terms, terms};
 pub use vault::{Secret, Vault, VaultError};

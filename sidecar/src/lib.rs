@@ -28,6 +28,7 @@ pub mod orders;
 pub mod output;
 pub mod policy_files;
 mod process_group;
+pub mod program;
 pub mod proxy;
 pub mod publish;
 pub mod quadlet;

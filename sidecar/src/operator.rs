@@ -2,6 +2,7 @@
 //! `mode`, what becomes of a host that no rule is about; and `rates`, how often a rule allows.
 
 pub mod decisions;
+pub mod meter;
 pub mod mode;
 pub mod notify;
 pub mod questions;
@@ -13,7 +14,6 @@ pub use questions::Questions;
 pub use rates::Rates;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use understudy_policies::annotation::OPERATOR;
@@ -38,7 +38,11 @@ pub async fn permit(
 ) -> Result<Permit, Denial> {
     let permit = match admitted {
         Some(ONCE) => return decide(&with(&container.rights().policy, request, ONCE), request),
-        Some(_) => return listed_or_asked(questions, container, request).await,
+        Some(_) => {
+            // Reading its body took as long as the container liked.
+            ended(container).map_or(Ok(()), Err)?;
+            return listed_or_asked(questions, container, request).await;
+        }
         None => {
             within_limits(container)?;
             listed_or_asked(questions, container, request).await?
@@ -58,25 +62,41 @@ pub async fn permit(
 /// # Errors
 /// If the container has reached a limit of its policies.
 pub fn within_limits(container: &Container) -> Result<(), Denial> {
-    match limited(container) {
-        Some(denial) => Err(denial),
-        None => {
-            container.counters.requests.fetch_add(1, Relaxed);
-            Ok(())
-        }
+    let policy = &container.rights().policy;
+    container.meter.request(policy.limits()).map_err(|reached| beyond(policy, &reached))
+}
+
+/// Counts bytes that are about to be handed on, either way: see [`meter::Meter`].
+///
+/// # Errors
+/// If they are more than `max-bytes` allows; then they must not be handed on.
+pub fn pass(container: &Container, bytes: u64) -> Result<(), Denial> {
+    if container.pass(bytes) {
+        return Ok(());
     }
+    // The limit may have been raised at this very moment; what would have passed before is ended all the same.
+    Err(ended(container).unwrap_or_else(|| beyond(&container.rights().policy, "`max-bytes` was reached")))
 }
 
 /// Why it may make no request at all any more, if it has reached a limit of its policies.
 pub fn limited(container: &Container) -> Option<Denial> {
     let policy = &container.rights().policy;
-    let reached = container.reached(policy.limits())?;
-    Some(Denial {
+    container.meter.reached(policy.limits()).map(|reached| beyond(policy, &reached))
+}
+
+/// Why nothing of it may go on, if it has passed a limit of its policies.
+pub fn ended(container: &Container) -> Option<Denial> {
+    let policy = &container.rights().policy;
+    container.meter.over(policy.limits()).map(|reached| beyond(policy, &reached))
+}
+
+fn beyond(policy: &PolicySet, reached: &str) -> Denial {
+    Denial {
         reason: Reason::LimitReached,
         policy: policy.label().to_owned(),
         rule: None,
-        remedy: format!("{reached}; start a new container, or change the policy"),
-    })
+        remedy: format!("{reached}; raise it in the policy, or start a new container"),
+    }
 }
 
 /// Whether a request that was let through by the rule `admitted` may go on, now that policy is another, and by what: nothing
@@ -86,6 +106,9 @@ pub fn still(
     request: &Request<'_>,
     admitted: Option<&str>,
 ) -> Result<Option<Permit>, Denial> {
+    if let Some(denial) = ended(container) {
+        return Err(denial);
+    }
     let rights = container.rights();
     match decide(&rights.policy, request) {
         Err(denial) if is_unlisted(denial.reason) => match (rights.mode, admitted) {

@@ -173,6 +173,15 @@ pub struct ManagedFile {
     /// Its path on the host, for messages.
     pub path: String,
     pub text: String,
+    /// The positions of those `[[require]]` in it that are about other images than this container's. All others are about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spared: Vec<usize>,
+}
+
+impl ManagedFile {
+    pub fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { path: path.into(), text: text.into(), spared: Vec::new() }
+    }
 }
 
 impl fmt::Debug for Prepare {

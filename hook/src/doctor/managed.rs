@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     fn lines(text: &str, directories: &[PathBuf]) -> Vec<String> {
-        let file = ManagedFile { path: "/m.toml".into(), text: text.to_owned() };
+        let file = ManagedFile::new("/m.toml", text);
         of(Ok(vec![file]), directories).iter().map(Check::line).collect()
     }
 

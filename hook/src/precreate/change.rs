@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use understudy_control::{Prepare, Prepared};
 
 use super::config::Config;
-use super::{GUEST_BINARY, guard, seccomp};
+use super::{Described, GUEST_BINARY, guard, seccomp};
 use crate::installation::Installation;
 use crate::mounted::Place;
 use crate::network::mode::Mode;
@@ -28,6 +28,8 @@ pub(crate) struct Work<'a> {
     pub(crate) guards: &'a Guards,
     /// Whether its network namespace is that of other containers, too.
     pub(crate) shared: bool,
+    /// On a machine with rules of its own.
+    pub(crate) image: Option<&'a Described>,
 }
 
 pub(crate) fn apply(
@@ -42,7 +44,13 @@ pub(crate) fn apply(
     // Gone before it is made anew: the container may have been started before.
     Record::remove(installation, &config.id)?;
     let prepare = Prepare { env: Default::default(), args: Vec::new(), ..request };
-    let mut record = Record { prepare, shared: work.shared, environment: Vec::new(), running: None };
+    let mut record = Record {
+        prepare,
+        shared: work.shared,
+        image: work.image.cloned(),
+        environment: Vec::new(),
+        running: None,
+    };
     record.save(installation)?;
     let guest = guest::write(&Record::directory(installation, &config.id), &trust, work)?;
 

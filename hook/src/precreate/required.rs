@@ -68,11 +68,11 @@ fn decide(state: &Path, bytes: Vec<u8>, managed: Result<Vec<ManagedFile>, Refusa
 }
 
 fn permitted(config: &Config, rules: &[Required]) -> Result<(), Refusal> {
-    if let Some(rule) = rules.iter().find(|rule| rule.is_for_all()) {
+    if let Some(rule) = rules.iter().find(|rule| rule.of.is_for_all()) {
         return Err(unannotated(rule));
     }
     let image = Storage::locate(config)?.described(config)?;
-    match rules.iter().find(|rule| rule.matches(&image.names, &image.labels)) {
+    match rules.iter().find(|rule| rule.of.matches(&image.names, &image.labels)) {
         Some(rule) => Err(unannotated(rule)),
         None => Ok(()),
     }
@@ -99,7 +99,7 @@ mod tests {
             document["annotations"][key] = json!("x");
         }
         let bytes = document.to_string().into_bytes();
-        let file = |text: &&str| ManagedFile { path: "/m.toml".into(), text: (*text).to_owned() };
+        let file = |text: &&str| ManagedFile::new("/m.toml", *text);
         let managed = managed.map(|texts| texts.iter().map(file).collect());
         let state = tree.installation().state;
         let out = decide(&state, bytes.clone(), managed.map_err(|why| Refusal::new(why, "mend it"))).unwrap();

@@ -6,6 +6,8 @@
 
 mod image;
 
+pub(crate) use image::Described;
+
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;

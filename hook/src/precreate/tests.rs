@@ -61,7 +61,13 @@ pub(crate) fn prepared() -> Prepared {
 /// With what the sidecar answers in tests, and nothing that is mounted.
 pub(crate) fn apply_simply(config: &Config, installation: &Installation) -> anyhow::Result<Value> {
     let guards = crate::workspace::guard::Guards::default();
-    let work = super::change::Work { prepared: &prepared(), bound: &[], guards: &guards, shared: false };
+    let work = super::change::Work {
+        prepared: &prepared(),
+        bound: &[],
+        guards: &guards,
+        shared: false,
+        image: None,
+    };
     super::change::apply(config, installation, request(config), &work)
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
+use understudy_policies::ceiling::Held;
 use understudy_policies::{Ceiling, HostName, Policy, PolicySet, Request, Verdict};
 
 fuzz_target!(|text: &str| {
@@ -21,7 +22,13 @@ fuzz_target!(|text: &str| {
         let request = Request::new(&host, 443, method, target);
         assert!(connection || !allowed(set.decide_request(&request)));
     }
-    let _ = Ceiling::parse("fuzz", "fuzz.toml", text, &["understudy.allow"]);
+    if let Ok(ceiling) = Ceiling::parse("fuzz", "fuzz.toml", text, &["understudy.allow", "understudy.mode"]) {
+        for rule in ceiling.requirements() {
+            // Who has nothing at all, and no default for it either, meets none.
+            assert!(rule.check(&Held::default()).is_err());
+            assert!(rule.of.matches::<&str>(&[], &[]) == rule.of.is_for_all());
+        }
+    }
     let _ = Policy::from_allow_annotation(text);
     if let Ok(name) = text.parse::<HostName>() {
         assert_eq!(HostName::from_wire(name.as_str().as_bytes()).as_ref(), Ok(&name));

@@ -39,8 +39,8 @@ impl Lines {
         &self.bell
     }
 
-    /// Adds a line. It is written at the latest when the running task yields.
-    pub(super) fn push(self: &Arc<Self>, entry: &impl Serialize) {
+    /// Adds a line about the container of that id. It is written at the latest when the running task yields.
+    pub(super) fn push(self: &Arc<Self>, whose: &str, entry: &impl Serialize) {
         let (before, after) = {
             let mut waiting = lock(&self.waiting);
             let before = waiting.len();
@@ -48,7 +48,7 @@ impl Lines {
                 waiting.truncate(before);
                 return tracing::error!(%error, "audit entry");
             }
-            lock(&self.recent).push(waiting.get(before..).unwrap_or_default());
+            lock(&self.recent).push(whose, waiting.get(before..).unwrap_or_default());
             waiting.push(b'\n');
             (before, waiting.len())
         };
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn without_a_runtime_a_line_is_written_at_once() {
         let (lines, writes) = lines();
-        lines.push(&1);
+        lines.push("a", &1);
         assert_eq!(writes.try_recv().unwrap(), b"1\n");
     }
 
@@ -138,12 +138,12 @@ mod tests {
     fn lines_of_one_round_are_one_write_and_come_when_the_task_yields() {
         let (lines, writes) = lines();
         Builder::new_current_thread().build().unwrap().block_on(async {
-            lines.push(&1);
-            lines.push(&2);
+            lines.push("a", &1);
+            lines.push("a", &2);
             assert!(writes.try_recv().is_err());
             tokio::task::yield_now().await;
             assert_eq!(writes.try_recv().unwrap(), b"1\n2\n");
-            lines.push(&3);
+            lines.push("a", &3);
             tokio::task::yield_now().await;
             assert_eq!(writes.try_recv().unwrap(), b"3\n");
         });
@@ -157,7 +157,7 @@ mod tests {
         struct Cut(Arc<Lines>);
         impl Drop for Cut {
             fn drop(&mut self) {
-                self.0.push(&2);
+                self.0.push("a", &2);
             }
         }
         let cut = Cut(Arc::clone(&lines));
@@ -165,7 +165,7 @@ mod tests {
             std::future::pending::<()>().await;
             drop(cut);
         });
-        runtime.block_on(async { lines.push(&1) });
+        runtime.block_on(async { lines.push("a", &1) });
         drop(runtime);
         assert_eq!(writes.try_iter().collect::<Vec<_>>().concat(), b"1\n2\n");
     }
@@ -191,7 +191,7 @@ mod tests {
             let text = "x".repeat(1000);
             Builder::new_current_thread().build().unwrap().block_on(async {
                 for _ in 0..1000 {
-                    busy.push(&text);
+                    busy.push("a", &text);
                 }
             });
             let _ = done.send(());

@@ -28,9 +28,13 @@ use crate::proxy::{Conn, Downstream, Gateway, Replay, Wire};
 use crate::reason::Reason;
 use crate::workers::Seat;
 
-/// Serves one listening socket of a container. Returns once the container is revoked; its connections end by then, too.
+/// Serves one listening socket of a container, and ends what runs when its time is over. Returns once the container is
+/// revoked; its connections end by then, too.
 pub async fn serve(listener: TcpListener, container: Arc<Container>, gateway: Arc<Gateway>) {
-    each(&listener, &container, |stream| place(stream, &container, &gateway)).await;
+    tokio::select! {
+        () = each(&listener, &container, |stream| place(stream, &container, &gateway)) => {}
+        () = container.end_in_time() => {}
+    }
 }
 
 /// Accepts until the container is revoked.

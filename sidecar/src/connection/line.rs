@@ -107,7 +107,6 @@ impl Drop for Line {
         }
         if let Some(passed) = &self.passed {
             (entry.bytes_up, entry.bytes_down) = (passed.up.load(Relaxed), passed.down.load(Relaxed));
-            self.container.counters.bytes.fetch_add(entry.bytes_up + entry.bytes_down, Relaxed);
         }
         match entry.decision {
             Decision::Allowed => &self.container.counters.allowed,

@@ -19,7 +19,7 @@ use super::line::{Fault, Line};
 use super::refusal;
 use super::relay::{Broken, Passed, relay};
 use crate::container::{Container, OpenConnection};
-use crate::operator::within_limits;
+use crate::operator::{ended, within_limits};
 use crate::proxy::Gateway;
 use crate::publish::Leased;
 use crate::reason::Reason;
@@ -97,6 +97,9 @@ impl Door {
     async fn forbidden(&self) -> Fault {
         let mut changing = self.container.changing();
         loop {
+            if let Some(denial) = ended(&self.container) {
+                return Fault::of(denial);
+            }
             let rights = self.container.rights();
             if let Some(why) = rights.policy.policies().iter().find_map(|policy| policy.error()) {
                 return Fault::new(Reason::PolicyFailed, why);
@@ -115,7 +118,7 @@ impl Door {
         // Dropped in this order: the stream, then the socket.
         let (_taken, inside) = self.reach().await?;
         within_limits(&self.container).map_err(Fault::of)?;
-        let passed = Arc::new(Passed::default());
+        let passed = Passed::new(&self.container);
         line.passes(&format!("{} {}", annotation::PUBLISH, self.ports), &passed);
         drop(outside.set_nodelay(true));
         drop(inside.set_nodelay(true));
@@ -124,6 +127,7 @@ impl Door {
                 pool::delivered(&inside).await;
                 Ok(())
             }
+            Err(Broken::Limit(denial)) => Err(Fault::of(denial)),
             Err(Broken::Container(error)) => {
                 Err(Fault::broken_off(&format!("the container broke off: {error}")))
             }

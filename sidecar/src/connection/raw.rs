@@ -82,6 +82,7 @@ pub(super) async fn greet(
                     Ok(0) => return Ok(None),
                     Ok(length) => {
                         let bytes = said.get(..length).unwrap_or_default();
+                        passed.pass(bytes.len()).map_err(Fault::of)?;
                         write(container, bytes, &passed.down).await.map_err(broken)?;
                     }
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}

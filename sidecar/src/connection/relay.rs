@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::Shutdown;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bytes::BytesMut;
@@ -9,19 +10,38 @@ use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::task::consume_budget;
 
+use crate::container::Container;
+use crate::decide::Denial;
+use crate::operator;
+
 /// Read at once. An idle connection has no buffer.
 const CHUNK: usize = 64 * 1024;
 
 /// What passed so far; still true when the relay is cut.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Passed {
+    container: Arc<Container>,
     pub(super) up: AtomicU64,
     pub(super) down: AtomicU64,
+}
+
+impl Passed {
+    pub(super) fn new(container: &Arc<Container>) -> Arc<Self> {
+        let (up, down) = Default::default();
+        Arc::new(Self { container: Arc::clone(container), up, down })
+    }
+
+    /// Counts bytes against the container's limits, right before they are handed on.
+    pub(super) fn pass(&self, bytes: usize) -> Result<(), Denial> {
+        operator::pass(&self.container, bytes as u64)
+    }
 }
 
 /// Which side broke off, and how.
 #[derive(Debug)]
 pub(super) enum Broken {
+    /// Neither: the container has moved all that it may.
+    Limit(Denial),
     Container(io::Error),
     Upstream(io::Error),
 }
@@ -35,10 +55,12 @@ pub(super) async fn relay(
 ) -> Result<(), Broken> {
     let (container_ended, upstream_ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let up = async {
-        one_way(container, upstream, &passed.up, Broken::Container, Broken::Upstream, &container_ended).await
+        let way = Way { from: container, to: upstream, passed, count: &passed.up, ended: &container_ended };
+        way.go(Broken::Container, Broken::Upstream).await
     };
     let down = async {
-        one_way(upstream, container, &passed.down, Broken::Upstream, Broken::Container, &upstream_ended).await
+        let way = Way { from: upstream, to: container, passed, count: &passed.down, ended: &upstream_ended };
+        way.go(Broken::Upstream, Broken::Container).await
     };
     match tokio::try_join!(up, down) {
         Err(Broken::Container(_)) if container_ended.load(Relaxed) => Ok(()),
@@ -47,29 +69,38 @@ pub(super) async fn relay(
     }
 }
 
-async fn one_way(
-    from: &TcpStream,
-    to: &TcpStream,
-    count: &AtomicU64,
-    reading: impl Fn(io::Error) -> Broken,
-    writing: impl Fn(io::Error) -> Broken,
-    ended: &AtomicBool,
-) -> Result<(), Broken> {
-    loop {
-        // Neither readiness nor a read that does not wait is counted: one busy connection would keep the worker.
-        consume_budget().await;
-        from.readable().await.map_err(&reading)?;
-        let mut chunk = BytesMut::with_capacity(CHUNK);
-        match from.try_read_buf(&mut chunk) {
-            Ok(0) => {
-                ended.store(true, Relaxed);
-                return SockRef::from(to).shutdown(Shutdown::Write).map_err(writing);
+struct Way<'w> {
+    from: &'w TcpStream,
+    to: &'w TcpStream,
+    passed: &'w Passed,
+    count: &'w AtomicU64,
+    ended: &'w AtomicBool,
+}
+
+impl Way<'_> {
+    async fn go(
+        self,
+        reading: impl Fn(io::Error) -> Broken,
+        writing: impl Fn(io::Error) -> Broken,
+    ) -> Result<(), Broken> {
+        let Self { from, to, passed, count, ended } = self;
+        loop {
+            // Neither readiness nor a read that does not wait is counted: one busy connection would keep the worker.
+            consume_budget().await;
+            from.readable().await.map_err(&reading)?;
+            let mut chunk = BytesMut::with_capacity(CHUNK);
+            match from.try_read_buf(&mut chunk) {
+                Ok(0) => {
+                    ended.store(true, Relaxed);
+                    return SockRef::from(to).shutdown(Shutdown::Write).map_err(writing);
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => return Err(reading(error)),
             }
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(reading(error)),
+            passed.pass(chunk.len()).map_err(Broken::Limit)?;
+            write(to, &chunk, count).await.map_err(&writing)?;
         }
-        write(to, &chunk, count).await.map_err(&writing)?;
     }
 }
 
@@ -93,6 +124,14 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::credentials::Rights;
+    use crate::dns::SyntheticNames;
+
+    fn nothing_passed() -> Arc<Passed> {
+        let (rights, names) = (Rights::default(), SyntheticNames::default());
+        let id = "a".repeat(64).parse().unwrap();
+        Passed::new(&Arc::new(Container::new(id, None, "generic".to_owned(), rights, names, Vec::new())))
+    }
 
     async fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -103,7 +142,7 @@ mod tests {
     #[tokio::test]
     async fn ends_are_passed_on_one_by_one_and_bytes_counted() {
         let ((mut client, container), (upstream, mut server)) = (pair().await, pair().await);
-        let passed = Passed::default();
+        let passed = nothing_passed();
         let sent = vec![7; 3 * CHUNK + 5];
         let talk = async {
             client.write_all(&sent).await.unwrap();
@@ -123,7 +162,8 @@ mod tests {
         let (relayed, answer, received) = tokio::join!(relay(&container, &upstream, &passed), talk, serve);
         relayed.unwrap();
         assert!(received == sent && answer == b"late");
-        assert_eq!((passed.up.into_inner(), passed.down.into_inner()), (sent.len() as u64, 4));
+        assert_eq!((passed.up.load(Relaxed), passed.down.load(Relaxed)), (sent.len() as u64, 4));
+        assert_eq!(passed.container.meter.bytes(), sent.len() as u64 + 4);
     }
 
     #[tokio::test]
@@ -133,7 +173,7 @@ mod tests {
             let (breaking, other) = if container_breaks { (client, server) } else { (server, client) };
             SockRef::from(&breaking).set_linger(Some(std::time::Duration::ZERO)).unwrap();
             drop(breaking);
-            let broken = relay(&container, &upstream, &Passed::default()).await.unwrap_err();
+            let broken = relay(&container, &upstream, &nothing_passed()).await.unwrap_err();
             assert_eq!(matches!(broken, Broken::Container(_)), container_breaks, "{broken:?}");
             drop(other);
         }

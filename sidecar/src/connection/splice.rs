@@ -15,6 +15,7 @@ use super::relay::{Broken, Passed, relay, write};
 use crate::container::Container;
 use crate::decide::{Permit, decide, decide_raw, decide_splice};
 use crate::dns::{DialError, Upstream};
+use crate::operator;
 use crate::proxy::Gateway;
 use crate::reason::Reason;
 
@@ -52,6 +53,9 @@ pub(super) enum By {
 async fn forbidden(gateway: &Gateway, container: &Container, permit: &Permit, by: By) -> Fault {
     let mut changing = container.changing();
     loop {
+        if let Some(denial) = operator::ended(container) {
+            return Fault::of(denial);
+        }
         let (rights, host, port) = (container.rights(), permit.host(), permit.port());
         let still = match by {
             By::Tcp => decide_raw(&rights.policy, host, port).map_err(Fault::changed),
@@ -84,11 +88,11 @@ impl Splice {
     /// Ok when both sides have ended. It ends sooner if policy is another and does not let it through any more.
     pub(super) async fn serve(
         self,
-        container: &Container,
+        container: &Arc<Container>,
         gateway: &Gateway,
         line: &mut Line,
     ) -> Result<(), Fault> {
-        let (passed, permit, by) = (Arc::new(Passed::default()), self.permit.clone(), self.by);
+        let (passed, permit, by) = (Passed::new(container), self.permit.clone(), self.by);
         tokio::select! {
             result = self.pass(gateway, &passed, || line.passes(permit.rule(), &passed)) => result,
             fault = forbidden(gateway, container, &permit, by) => Err(fault),
@@ -118,15 +122,18 @@ impl Splice {
                 }
             }
         }
-        let result = match write(&upstream, &first, &passed.up).await {
-            Ok(()) => {
-                drop(first);
-                relay(&stream, &upstream, passed).await
-            }
-            Err(error) => Err(Broken::Upstream(error)),
+        let begun = match passed.pass(first.len()) {
+            Ok(()) => write(&upstream, &first, &passed.up).await.map_err(Broken::Upstream),
+            Err(denial) => Err(Broken::Limit(denial)),
+        };
+        drop(first);
+        let result = match begun {
+            Ok(()) => relay(&stream, &upstream, passed).await,
+            broken => broken,
         };
         let fault = match result {
             Ok(()) => return Ok(()),
+            Err(Broken::Limit(denial)) => Fault::of(denial),
             Err(Broken::Container(error)) => Fault::broken_off(&format!("the container broke off: {error}")),
             Err(Broken::Upstream(error)) => Fault::new(Reason::UpstreamFailed, &error.to_string()),
         };

@@ -25,7 +25,7 @@ use crate::container::Container;
 use crate::credentials::Vault;
 use crate::decide::decide_git;
 use crate::dns::Origin;
-use crate::operator::within_limits;
+use crate::operator::{ended, within_limits};
 use crate::proxy::{Gateway, Replay};
 use crate::reason::Reason;
 
@@ -85,7 +85,7 @@ impl Ssh {
             return Err(seen.take().unwrap_or_else(|| without_a_session(ended.unwrap_or(Ok(())))));
         };
         line.entry(|entry| entry.secrets = vec![guest.secret.clone()]);
-        let passed = Arc::new(Passed::default());
+        let passed = Passed::new(container);
         let result = session(&mut guest, &handle, &host, port, container, gateway, line, &passed).await;
         if let Err(fault) = &result {
             guest.tell(&fault.message()).await;
@@ -199,7 +199,7 @@ fn is_version(value: &str) -> bool {
     matches!(value, "version=0" | "version=1" | "version=2")
 }
 
-/// Returns once policy or grants do not allow it any more.
+/// Returns once policy, its limits or grants do not allow it any more.
 async fn withdrawn(
     container: &Container,
     host: &HostName,
@@ -209,6 +209,9 @@ async fn withdrawn(
 ) -> Fault {
     let mut changing = container.changing();
     loop {
+        if let Some(denial) = ended(container) {
+            return Fault::of(denial);
+        }
         if !container.rights().grants.contains(secret) {
             return Fault::new(Reason::CredentialNotGranted, &format!("secret `{secret}` was withdrawn"));
         }

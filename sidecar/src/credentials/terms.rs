@@ -26,7 +26,7 @@ use super::vault::{Secret, Vault};
 use crate::operator::Mode;
 
 /// The harness of a container that names none.
-const DEFAULT_HARNESS: &str = "generic";
+pub const DEFAULT_HARNESS: &str = "generic";
 
 #[derive(Debug, Clone)]
 pub struct Terms {

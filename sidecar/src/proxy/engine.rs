@@ -164,6 +164,11 @@ impl ProxyHttp for Engine {
         if exchange.must_end(&session.req_header().method) {
             return Error::e_explain(ErrorType::InternalError, "revoked");
         }
+        let head = session.req_header();
+        let target = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
+        if !exchange.pass(target + headers::length(&head.headers)) {
+            return Error::e_explain(ErrorType::InternalError, "limit reached");
+        }
         let Some(plan) = &exchange.plan else {
             return Error::e_explain(ErrorType::InternalError, "request without a plan");
         };
@@ -203,6 +208,9 @@ impl ProxyHttp for Engine {
             }
         }
         let length = body.as_ref().map_or(0, Bytes::len);
+        if !exchange.pass(length) {
+            return Err(Error::explain(ErrorType::InternalError, "limit reached").into_down());
+        }
         exchange.entry(|entry| entry.bytes_up += length as u64);
         Ok(())
     }
@@ -214,6 +222,9 @@ impl ProxyHttp for Engine {
         exchange: &mut Exchange,
     ) -> Result<()> {
         self.renewal(session, response, exchange).await?;
+        if !exchange.pass(headers::length(&response.headers)) {
+            return Error::e_explain(ErrorType::InternalError, "limit reached");
+        }
         headers::clean_response(response);
         exchange.answered(&session.req_header().method, response)?;
         exchange.entry(|entry| entry.status = Some(response.status.as_u16()));
@@ -231,8 +242,11 @@ impl ProxyHttp for Engine {
             return Error::e_explain(ErrorType::InternalError, "it must not go on");
         }
         let received = exchange.received(body.take().unwrap_or_default(), end)?;
+        let length = received.len();
+        if !exchange.pass(length) {
+            return Error::e_explain(ErrorType::InternalError, "limit reached");
+        }
         *body = Some(received);
-        let length = body.as_ref().map_or(0, Bytes::len);
         exchange.entry(|entry| entry.bytes_down += length as u64);
         Ok(None)
     }
@@ -243,6 +257,9 @@ impl ProxyHttp for Engine {
         trailers: &mut HeaderMap,
         exchange: &mut Exchange,
     ) -> Result<()> {
+        if !exchange.pass(headers::length(trailers)) {
+            return Error::e_explain(ErrorType::InternalError, "limit reached");
+        }
         exchange.trailed(trailers)
     }
 
@@ -254,6 +271,9 @@ impl ProxyHttp for Engine {
         exchange: &mut Exchange,
     ) -> Result<Option<Bytes>> {
         let rest = exchange.answer.as_mut().map(Answer::rest).unwrap_or_default();
+        if !exchange.pass(rest.len()) {
+            return Error::e_explain(ErrorType::InternalError, "limit reached");
+        }
         exchange.entry(|entry| entry.bytes_down += rest.len() as u64);
         Ok(Some(rest).filter(|rest| !rest.is_empty()))
     }

@@ -149,6 +149,11 @@ fn ask_for(request: &mut RequestHeader, upgrade: &Upgrade, of_frames: bool) -> R
     request.insert_header(header::UPGRADE, name)
 }
 
+/// Bytes of names, values and what is between them in HTTP/1.1: HTTP/2 packs them, and they carry as much.
+pub(super) fn length(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
+}
+
 /// Takes out what would lead the client around the sidecar (RFC 7838), or what speaks of a proxy.
 pub(super) fn clean_response(response: &mut ResponseHeader) {
     response.remove_header(&header::ALT_SVC);

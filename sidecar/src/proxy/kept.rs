@@ -13,7 +13,7 @@ use understudy_policies::Verdict;
 use super::pool_key::PoolKey;
 use crate::container::Container;
 use crate::credentials::Rights;
-use crate::operator::{Mode, ONCE};
+use crate::operator::{Mode, ONCE, ended};
 
 /// Of one container.
 #[derive(Debug, Default)]
@@ -115,7 +115,9 @@ impl Drop for Use {
         let now = self.container.changes();
         let is_new = connection.checked_at.swap(now, SeqCst) != now;
         if self.container.is_revoked()
-            || (is_new && stay(&connection.key, &self.container.rights()) != Stay::Always)
+            || (is_new
+                && (ended(&self.container).is_some()
+                    || stay(&connection.key, &self.container.rights()) != Stay::Always))
         {
             connection.end();
         }

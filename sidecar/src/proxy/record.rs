@@ -198,7 +198,8 @@ impl Exchange {
         all.saturating_sub(self.attempt)
     }
 
-    /// Whether it must not go on: its container is revoked, or policy is another now and does not allow it any more.
+    /// Whether it must not go on: its container is revoked or has passed a limit, or policy is another now and does not
+    /// allow it any more.
     pub(super) fn must_end(&mut self, method: &Method) -> bool {
         let (Some(accepted), Some(plan)) = (&mut self.accepted, &self.plan) else { return true };
         let container = &accepted.downstream.container;
@@ -212,16 +213,27 @@ impl Exchange {
         self.judged_at = now;
         let Target { host, port, path, upgrade, .. } = &plan.target;
         let request = Request::new(host, *port, method.as_str(), path.as_str());
-        let (reason, rule) = match operator::still(container, &request, self.admitted.as_deref()) {
+        let changed = || "policy was changed, and does not allow it any more".to_owned();
+        let (reason, rule, detail) = match operator::still(container, &request, self.admitted.as_deref()) {
             Ok(Some(permit)) if upgrade.within(&permit).is_ok() => return false,
             Ok(None) if !matches!(upgrade, Upgrade::Other(_)) => return false,
-            Ok(permit) => (Reason::UpgradeNotAllowed, permit.map(|permit| permit.rule().to_owned())),
-            Err(denial) => (denial.reason, denial.rule),
+            Ok(permit) => {
+                (Reason::UpgradeNotAllowed, permit.map(|permit| permit.rule().to_owned()), changed())
+            }
+            Err(denial) if denial.reason == Reason::LimitReached => (denial.reason, None, denial.remedy),
+            Err(denial) => (denial.reason, denial.rule, changed()),
         };
-        accepted.entry.rule = rule;
-        let detail = "policy was changed, and does not allow it any more".to_owned();
+        accepted.entry.rule = rule.or(accepted.entry.rule.take().filter(|_| reason == Reason::LimitReached));
         self.break_off(Failure { reason, detail, client_gone: false });
         true
+    }
+
+    /// Counts bytes that are about to be handed on. False: they must not be, and we end it.
+    pub(super) fn pass(&mut self, bytes: usize) -> bool {
+        let Some(accepted) = &self.accepted else { return false };
+        let Err(denial) = operator::pass(&accepted.downstream.container, bytes as u64) else { return true };
+        self.break_off(Failure { reason: denial.reason, detail: denial.remedy, client_gone: false });
+        false
     }
 
     pub(super) fn is_revoked(&self) -> bool {
@@ -252,7 +264,6 @@ impl Exchange {
             accepted.entry.reason = Some(Reason::Revoked);
         }
         let counters = &container.counters;
-        counters.bytes.fetch_add(accepted.entry.bytes_up + accepted.entry.bytes_down, Relaxed);
         match accepted.entry.decision {
             Decision::Allowed => &counters.allowed,
             Decision::Denied => &counters.denied,

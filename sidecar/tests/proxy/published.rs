@@ -106,7 +106,7 @@ async fn ends_are_passed_on_one_by_one_and_a_line_counts_the_bytes() {
         assert_eq!(line[key], value, "{line}");
     }
     let counters = &door.world.container.counters;
-    assert_eq!((counters.allowed.load(Relaxed), counters.bytes.load(Relaxed)), (1, 22));
+    assert_eq!((counters.allowed.load(Relaxed), door.world.container.meter.bytes()), (1, 22));
     while counters.open_connections.load(Relaxed) != 0 {
         tokio::task::yield_now().await;
     }
@@ -153,7 +153,7 @@ async fn a_server_on_ipv6_alone_is_reached_and_none_at_all_is_a_reset_with_a_lin
     let line = door.world.audit(2).await.pop().unwrap();
     assert_eq!((&line["decision"], &line["reason"]), (&"denied".into(), &"upstream-failed".into()), "{line}");
     // Whoever is outside spends nothing of the container's where nothing inside has answered.
-    assert_eq!(door.world.container.counters.requests.load(Relaxed), 1);
+    assert_eq!(door.world.container.meter.requests(), 1);
     let server = TcpListener::bind(("::1", port)).await.unwrap();
     works(&door, &server).await;
 }
@@ -231,4 +231,35 @@ async fn one_that_may_do_nothing_any_more_is_not_reached_either() {
     assert!(is_cut(&mut door.connect().await).await);
     let lines = door.world.audit(2).await;
     assert!(lines.iter().all(|line| line["reason"] == "policy-failed"), "{lines:#?}");
+}
+
+#[tokio::test]
+async fn a_limit_that_is_passed_ends_it() {
+    for limit in ["max-bytes = \"100K\"", "max-runtime = \"2s\""] {
+        let (server, port) = server("127.0.0.1:0").await;
+        let door = Door::to(port, 1).await;
+        works(&door, &server).await;
+        door.world.audit(1).await;
+        let mut client = door.connect().await;
+        client.write_all(b"x").await.unwrap();
+        let mut inside = server.accept().await.unwrap().0;
+        crate::limits::limit(&door.world, limit, "");
+        if limit.contains("bytes") {
+            let flood =
+                async { while client.write_all(&[7; 10_000]).await.is_ok() && is_open(&mut inside).await {} };
+            tokio::time::timeout(Duration::from_secs(20), flood).await.expect("it is not ended");
+        }
+        assert!(is_cut(&mut client).await);
+        let line = door.world.audit(2).await.pop().unwrap();
+        assert_eq!(
+            (&line["decision"], &line["reason"]),
+            (&"terminated".into(), &"limit-reached".into()),
+            "{line}"
+        );
+    }
+}
+
+/// Takes what is there.
+async fn is_open(stream: &mut TcpStream) -> bool {
+    matches!(stream.read(&mut [0; 20_000]).await, Ok(1..))
 }

@@ -522,3 +522,48 @@ async fn commands_are_as_many_as_the_policies_say() {
         "{ended:?}"
     );
 }
+
+#[tokio::test]
+async fn a_limit_that_is_passed_ends_a_command_in_the_middle() {
+    for limit in ["max-bytes = \"100K\"", "max-runtime = \"2s\""] {
+        let bed = Bed::new().await;
+        let text = format!("{limit}\n{RULES}");
+        let policy = Policy::parse("rules", "rules.toml", &text).unwrap();
+        let policy = Arc::new(PolicySet::combine(vec![Arc::new(policy)]));
+        let grants = Arc::clone(&bed.world.container.rights().grants);
+        bed.world.container.set_rights(Rights::new(policy, grants, &bed.world.vault.current()));
+        let (_handle, channel) = bed.session().await;
+        channel.exec(true, "git-upload-pack 'org/read'").await.unwrap();
+        let (mut reader, writer) = channel.split();
+        // The library waits forever for room that nobody gives it any more.
+        let flood = tokio::spawn(async move {
+            while limit.contains("bytes") && writer.data_bytes([7; 10_000].to_vec()).await.is_ok() {}
+            std::future::pending::<()>().await;
+        });
+        let read = async {
+            let mut ended = Ended::default();
+            while let Some(message) = reader.wait().await {
+                match message {
+                    ChannelMsg::Data { data } => ended.out.extend_from_slice(&data),
+                    ChannelMsg::ExtendedData { data, .. } => {
+                        ended.err.push_str(&String::from_utf8_lossy(&data));
+                    }
+                    ChannelMsg::ExitStatus { exit_status } => ended.status = Some(exit_status),
+                    _ => {}
+                }
+            }
+            ended
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(20), read).await.expect("it is not ended");
+        flood.abort();
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert!(
+            ended.err.contains("understudy: limit-reached: ") && ended.out.len() < 100 << 10,
+            "{}",
+            ended.err
+        );
+        let line = crate::limits::ended_by(&bed.world, limit).await;
+        let moved = line["bytes-up"].as_u64().unwrap() + line["bytes-down"].as_u64().unwrap();
+        assert!(moved <= 100 << 10, "{line}");
+    }
+}

@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use understudy_control::{ImageId, Refusal};
 
 use super::{Config, LARGEST_LIST, LARGEST_MANIFEST, Storage, not_found, read};
 
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Described {
     /// With tag or digest, as `localhost/agent:latest`; the one that the container was made from among them.
     pub(crate) names: Vec<String>,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use understudy_control::{ContainerId, Prepare, Refusal};
+use understudy_control::{ContainerId, ManagedFile, Prepare, Refusal};
 
 use super::{Attached, Known, Registry};
 use crate::container::Container;
@@ -80,7 +80,7 @@ fn differs(first: &Asked, other: &Asked) -> Option<Refusal> {
             names(other),
             names(first)
         )
-    } else if a.managed != b.managed {
+    } else if !a.managed.iter().map(written).eq(b.managed.iter().map(written)) {
         let reason = format!(
             "the machine's rules were changed since {whose} started, with which it shares its network"
         );
@@ -89,6 +89,11 @@ fn differs(first: &Asked, other: &Asked) -> Option<Refusal> {
         return None;
     };
     Some(Refusal::new(reason, REMEDY))
+}
+
+/// What a rule of the machine asks of one image it need not ask of another's; it keeps from starting, and gives nothing.
+fn written(file: &ManagedFile) -> (&str, &str) {
+    (&file.path, &file.text)
 }
 
 impl Registry {

@@ -34,6 +34,7 @@ pub(super) async fn pump(
             match from_container.wait().await {
                 Some(ChannelMsg::Data { data }) => {
                     let length = data.len() as u64;
+                    passed.pass(data.len()).map_err(Fault::of)?;
                     to_server.data_bytes(data).await.map_err(|_| server_gone())?;
                     passed.up.fetch_add(length, Relaxed);
                 }
@@ -50,11 +51,13 @@ pub(super) async fn pump(
             match from_server.wait().await {
                 Some(ChannelMsg::Data { data }) => {
                     let length = data.len() as u64;
+                    passed.pass(data.len()).map_err(Fault::of)?;
                     to_container.data_bytes(data).await.map_err(|_| container_gone())?;
                     passed.down.fetch_add(length, Relaxed);
                 }
                 Some(ChannelMsg::ExtendedData { data, ext: STDERR }) => {
                     let length = data.len() as u64;
+                    passed.pass(data.len()).map_err(Fault::of)?;
                     to_container.extended_data_bytes(STDERR, data).await.map_err(|_| container_gone())?;
                     passed.down.fetch_add(length, Relaxed);
                 }

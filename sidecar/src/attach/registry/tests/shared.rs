@@ -76,11 +76,26 @@ fn a_container_that_asks_for_something_else_does_not_join() {
         assert_eq!(states(&stand.registry), [("agent".to_owned(), "attached".to_owned())]);
     }
     let ruled = Prepare {
-        managed: vec![ManagedFile { path: "/m.toml".to_owned(), text: String::new() }],
+        managed: vec![ManagedFile::new("/m.toml", "")],
         joins: Some("a".repeat(64).parse().unwrap()),
         ..prepare("b", "tools")
     };
     assert!(stand.registry.prepare(ruled).unwrap_err().reason.contains("rules were changed"));
+}
+
+/// A pod's containers have different images.
+#[test]
+fn what_a_rule_of_the_machine_asks_of_one_image_only_keeps_nobody_from_joining() {
+    let stand = stand();
+    let rule = ManagedFile::new("/m.toml", "[[require]]\npolicy = \"p\"\nimages = \"a\"\n");
+    let of = |spared: Vec<usize>, wanted: Prepare| Prepare {
+        managed: vec![ManagedFile { spared, ..rule.clone() }],
+        ..wanted
+    };
+    stand.registry.prepare(of(vec![0], prepare("a", "agent"))).unwrap();
+    attach(&stand.registry, "a").unwrap();
+    let joining = Prepare { joins: Some("a".repeat(64).parse().unwrap()), ..prepare("b", "tools") };
+    assert!(stand.registry.prepare(of(vec![], joining)).is_ok());
 }
 
 #[test]

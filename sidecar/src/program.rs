@@ -1,21 +1,21 @@
-//! `understudy`: the sidecar, and its operator's commands.
+//! The program `understudy`: the sidecar, and its operator's commands.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-use clap::{Parser, Subcommand};
-use understudy::config::Directories;
-use understudy::control::Control;
-use understudy::credentials::Catalogue;
-use understudy::operator::decisions::now;
-use understudy::output::Output;
-use understudy::secrets::{add, kinds};
-use understudy::{
+use crate::config::Directories;
+use crate::control::Control;
+use crate::credentials::Catalogue;
+use crate::operator::decisions::now;
+use crate::output::Output;
+use crate::secrets::{add, kinds};
+use crate::{
     check, environment_file, explain, harness_files, login, orders, policy_files, quadlet, secrets, serve,
     status, trail,
 };
+use anyhow::{Result, bail};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use understudy_control::{Effect, Reply, Request};
 use understudy_harnesses::Harnesses;
 
@@ -192,7 +192,8 @@ struct ConfigDirectory {
     config: PathBuf,
 }
 
-fn main() -> ExitCode {
+/// Runs the command that the arguments of the process name.
+pub fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments.directories, Duration::from_secs(arguments.drain))
             .map(|()| ExitCode::SUCCESS),
@@ -245,6 +246,11 @@ fn main() -> ExitCode {
         eprintln!("understudy: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// All commands and their arguments, for the manual and for completions.
+pub fn command() -> clap::Command {
+    Arguments::command()
 }
 
 fn print_status(control: &Control, output: Output) -> Result<ExitCode> {
@@ -304,8 +310,6 @@ fn print_kinds(arguments: &KindsArguments) -> Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     /// What prints nothing, or what is a file or a form for programs already, or is for a person to follow.
