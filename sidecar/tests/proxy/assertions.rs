@@ -130,7 +130,7 @@ pub(crate) fn answer(request: &http::request::Parts, body: &[u8]) -> Response<An
         }
         _ => {
             let value = request.headers.get("authorization").map_or("", |value| value.to_str().unwrap());
-            (false, value.trim_start_matches("Bearer ").to_owned())
+            (false, value.split(' ').next_back().unwrap_or_default().to_owned())
         }
     };
     let (_, claims, good) = opened(&text);
