@@ -117,6 +117,8 @@ pub enum SecretKind {
     GoogleServiceAccount,
     /// The key of a GitHub App, which signs tokens (RFC 7519). No login of a harness is one.
     GithubApp,
+    /// A password that logs in to a PostgreSQL server. No login of a harness is one.
+    Postgres,
 }
 
 /// A variable of the environment that the program prefers to the login.
@@ -257,6 +259,7 @@ impl SecretKind {
     /// As it is written in files.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Postgres => "postgres",
             Self::ApiKey => "api-key",
             Self::Bearer => "bearer",
             Self::Basic => "basic",

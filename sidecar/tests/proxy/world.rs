@@ -375,6 +375,7 @@ pub(crate) fn vault(value: &str, declared: &str) -> Vault {
     let vault = Vault::new(declared, catalogue, &key, |_| Ok(Zeroizing::new(value.into()))).unwrap();
     let expected = |secret: &Secret| {
         secret.ssh_key().is_some()
+            || secret.postgres_password().is_some()
             || secret.aws_key().is_some()
             || secret.assertion_key().is_some()
             || secret.stand_in() == STAND_IN
