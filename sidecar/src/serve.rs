@@ -183,6 +183,7 @@ fn build(
             keeper.keep_login(name, record)?;
             Ok(asked.of_account(&declared.current(), name))
         }),
+        audit_file: live.current().settings.audit.as_ref().map(|file| file.path.clone()),
         metrics: Box::new(move |status| counts.counts(status)),
         admission: Box::new(move |grants, host, port| admission(&keys.current(), grants, host, port)),
         bell: Arc::clone(lines.bell()),

@@ -57,9 +57,9 @@ impl Outlet {
         lines.clear();
         let done = result.is_ok();
         self.health.fails(result.err().map(|error| {
+            let left = self.kept.len();
             format!(
-                "the audit cannot be written: {error}; {} lines wait in memory, and are written once it can be",
-                self.kept.iter().filter(|byte| **byte == b'\n').count()
+                "the audit cannot be written: {error}; {left} bytes of lines wait in memory until it can be"
             )
         }));
         done
@@ -256,7 +256,11 @@ mod tests {
         assert!(!put(&mut outlet, "four\n"));
         assert_eq!(disk.text(), "one\ntwo");
         assert_eq!(health.problems().len(), 1, "{:?}", health.problems());
-        assert!(health.problems()[0].contains("3 lines wait in memory"), "{:?}", health.problems());
+        assert!(
+            health.problems()[0].contains("; 15 bytes of lines wait in memory"),
+            "{:?}",
+            health.problems()
+        );
         disk.make_room(1000);
         assert!(put(&mut outlet, ""));
         assert!(put(&mut outlet, "five\n"));

@@ -105,6 +105,7 @@ fn stand() -> Stand {
         range: SyntheticRange::default(),
         own_cookie: 0,
         problems: Box::new(Vec::new),
+        audit_file: None,
         metrics: Box::new(|_| String::new()),
         admission: Box::new(|grants, host, _| match (host.as_str(), grants.contains("a")) {
             ("git.example", true) => Admission::As("git".to_owned()),
