@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::condition::Fit;
 use crate::index::{Index, Position};
+use crate::lint;
 use crate::{Effect, Given, HostName, Limits, PathError, Policy, Ports, Request, Rule};
 
 /// The policies of one container, asked together.
@@ -53,6 +54,16 @@ impl PolicySet {
 
     pub fn policies(&self) -> &[Arc<Policy>] {
         &self.policies
+    }
+
+    /// `FILE:LINE:COLUMN: …`, one line each: rules of one policy that others of these deny all that they allow. What is in vain by
+    /// a policy's own rules, its own warnings say.
+    pub fn warnings(&self) -> Vec<String> {
+        let placed = self.policies.iter().enumerate().flat_map(|(of, policy)| {
+            policy.rules().iter().enumerate().map(move |(at, rule)| ((of, at), rule))
+        });
+        let placed: Vec<_> = placed.collect();
+        lint::across(&placed, |vain| vain.by.iter().all(|(at, _)| at.0 == vain.allow.0.0))
     }
 
     /// What a container with these may do in all.

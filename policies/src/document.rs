@@ -36,14 +36,33 @@ pub fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, DocumentE
 
 /// Line and column, both from 1, of a byte offset; the end of the text if it lies behind it.
 pub fn position(text: &str, offset: usize) -> (usize, usize) {
-    let mut end = offset.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
+    Lines::of(text).position(offset)
+}
+
+/// Where the lines of a text begin, for many positions in it.
+#[derive(Debug)]
+pub struct Lines<'t> {
+    text: &'t str,
+    /// In bytes; the first is 0.
+    starts: Vec<usize>,
+}
+
+impl<'t> Lines<'t> {
+    pub fn of(text: &'t str) -> Self {
+        let after = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self { text, starts: std::iter::once(0).chain(after).collect() }
     }
-    let before = text.get(..end).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or(before).chars().count() + 1;
-    (line, column)
+
+    /// As [`position`].
+    pub fn position(&self, offset: usize) -> (usize, usize) {
+        let mut end = offset.min(self.text.len());
+        while !self.text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let line = self.starts.partition_point(|start| *start <= end);
+        let start = line.checked_sub(1).and_then(|at| self.starts.get(at)).copied().unwrap_or_default();
+        (line, self.text.get(start..end).unwrap_or_default().chars().count() + 1)
+    }
 }
 
 /// The candidate that a misspelt word was probably meant to be: one or two slips away, or with the same beginning.
@@ -222,5 +241,9 @@ mod tests {
     fn positions_count_characters() {
         assert_eq!(position("ä = 1\nöö x", "ä = 1\nöö ".len()), (2, 4));
         assert_eq!(position("", 10), (1, 1));
+        let lines = Lines::of("\na\n");
+        let found: Vec<_> = (0..5).map(|at| lines.position(at)).collect();
+        assert_eq!(found, [(1, 1), (2, 1), (2, 2), (3, 1), (3, 1)]);
+        assert_eq!(position("ää", 3), (1, 2), "in the middle of a letter: before it");
     }
 }

@@ -1,72 +1,143 @@
 //! What the author of a file probably did not mean: rules that are written twice, add nothing, or never match. Pure.
 
+mod vain;
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use crate::index::Index;
 use crate::{Effect, HostPattern, Rule};
+pub(crate) use vain::{Placed, Vain};
 
 const RAW: &str = "`tcp`: nobody sees what is inside, and no secret is swapped in it";
 
 const PRIVATE: &str =
     "`private` below a wildcard: whoever has a name there chooses which of your addresses it is";
 
-/// Every rule is compared with every other.
-const MOST: usize = 2000;
+/// Comparisons of one file's rules.
+const MOST: usize = 4_000_000;
+
+const MANY: &str = "so many rules are about the same hosts that from here on nobody looked whether they add anything to each other";
+
+const UNSEEN: &str = "so many [[deny]] rules are about the same hosts that from here on nobody looked which [[allow]] can never match";
 
 const SPLICED: &str = "`splice`: nobody sees which host, path or data is inside, and where many share one server it \
                        leads to the others, too";
 
-/// The place of each rule's `host` in the text, in bytes, and what is to be said about it.
-pub(crate) fn lint(rules: &[(usize, Rule)]) -> Vec<(usize, String)> {
-    let shared = rules.iter().flat_map(|(at, rule)| {
+/// Of one file, as `FILE:LINE:COLUMN: …`, in its order.
+pub(crate) fn lint(rules: &[Rule]) -> Vec<String> {
+    let shared = rules.iter().flat_map(|rule| {
         let allowed = rule.hosts.iter().filter(|_| rule.effect == Effect::Allow);
-        allowed.filter_map(|host| host.shared_suffix()).map(|suffix| {
+        allowed.filter_map(|host| host.shared_suffix()).map(move |suffix| {
             (
-                *at,
+                rule,
                 format!("anybody can have a name below `{suffix}`, where an agent could send what it likes"),
             )
         })
     });
     let told = |is: fn(&Rule) -> bool, what: &'static str| {
-        rules.iter().filter(move |(_, rule)| is(rule)).map(move |(at, _)| (*at, what.to_owned()))
+        rules.iter().filter(move |rule| is(rule)).map(move |rule| (rule, what.to_owned()))
     };
-    let mut found: Vec<(usize, String)> = shared.collect();
+    let mut found: Vec<(&Rule, String)> = shared.collect();
     found.extend(told(|rule| rule.splice, SPLICED));
     found.extend(told(|rule| rule.tcp, RAW));
     found.extend(told(is_widely_private, PRIVATE));
-    if rules.len() <= MOST {
-        found.extend(rules.iter().enumerate().filter_map(|(at, (offset, rule))| {
-            rules.iter().enumerate().find_map(|(other_at, (_, other))| {
-                Some((*offset, superfluous(rule, other, at.cmp(&other_at))?))
-            })
-        }));
+    let placed: Vec<Placed<'_>> = rules.iter().enumerate().map(|(at, rule)| ((0, at), rule)).collect();
+    let looked = vain::look(&placed);
+    found.extend(looked.vain.iter().map(|vain| (vain.allow.1, in_vain(vain))));
+    found.extend(looked.left.map(|(_, rule)| (rule, UNSEEN.to_owned())));
+    found.extend(superfluous(&placed));
+    found.sort_by_key(|(rule, what)| (line(rule), what.clone()));
+    found.into_iter().map(|(rule, what)| at(rule, &what)).collect()
+}
+
+/// Allowances that are denied by rules of other files or policies: what [`lint`] does not see.
+pub(crate) fn across(rules: &[Placed<'_>], is_told: impl Fn(&Vain<'_>) -> bool) -> Vec<String> {
+    let looked = vain::look(rules);
+    let vain = looked.vain.iter().filter(|vain| !is_told(vain));
+    let found = vain.map(|vain| at(vain.allow.1, &in_vain(vain)));
+    found.chain(looked.left.map(|(_, rule)| at(rule, UNSEEN))).collect()
+}
+
+fn at(rule: &Rule, what: &str) -> String {
+    match rule.column {
+        Some(column) => format!("{}:{column}: {what}", rule.place),
+        None => format!("{}: {what}", rule.place),
     }
-    found.sort();
-    found
+}
+
+fn line(rule: &Rule) -> (usize, Option<usize>) {
+    let line = rule.place.rsplit_once(':').and_then(|(_, line)| line.parse().ok());
+    (line.unwrap_or_default(), rule.column)
 }
 
 fn is_widely_private(rule: &Rule) -> bool {
     rule.terms.private && rule.hosts.iter().any(|host| !matches!(host, HostPattern::Exact(_)))
 }
 
-/// What `other` makes of `rule`, which comes before it, after it, or is it.
-fn superfluous(rule: &Rule, other: &Rule, order: std::cmp::Ordering) -> Option<String> {
-    if order.is_eq() || !other.covers(rule) {
-        return None;
-    }
-    if (rule.splice || rule.tcp) && other.effect == Effect::Deny && !other.conditions.is_empty() {
+fn in_vain(vain: &Vain<'_>) -> String {
+    let (rule, by) = (vain.allow.1, denials(&vain.by));
+    if vain.unseen {
         let key = if rule.tcp { "tcp" } else { "splice" };
-        return Some(format!(
-            "`{key}` of the rule about {} never applies: the [[deny]] rule at {} looks into requests, so they are decrypted; \
-             leave out one of them, or what the [[deny]] asks for",
-            hosts(rule),
-            other.place
-        ));
+        return format!(
+            "`{key}` of the rule about {} never applies: {by}, which looks into requests, so they are decrypted; leave out one of \
+             them, or what the [[deny]] asks for",
+            hosts(rule)
+        );
     }
+    let wins = if vain.by.len() == 1 { "wins" } else { "win" };
+    format!(
+        "this rule about {} can never match: {by} {wins} over it; leave it out, or narrow the [[deny]]",
+        hosts(rule)
+    )
+}
+
+/// `the [[deny]] rule at web.toml:4`, or the first of several.
+fn denials(by: &[Placed<'_>]) -> String {
+    const SHOWN: usize = 4;
+    let places: Vec<&str> = by.iter().take(SHOWN).map(|(_, rule)| rule.place.as_str()).collect();
+    let more = if by.len() > SHOWN { " and others" } else { "" };
+    let plural = if by.len() == 1 { "" } else { "s" };
+    format!("the [[deny]] rule{plural} at {}{more}", places.join(", "))
+}
+
+/// Rules that add nothing to another of the same effect. Those that can make one superfluous have its conditions, or none.
+fn superfluous<'r>(rules: &[Placed<'r>]) -> Vec<(&'r Rule, String)> {
+    let conditions: Vec<String> = rules.iter().map(|(_, rule)| rule.conditions.to_string()).collect();
+    let mut by_conditions: HashMap<&str, Index> = HashMap::new();
+    for (conditions, (at, rule)) in conditions.iter().zip(rules) {
+        by_conditions.entry(conditions).or_default().add(*at, rule);
+    }
+    let (mut found, mut left) = (Vec::new(), MOST);
+    for (own, (at, rule)) in conditions.iter().zip(rules) {
+        let Some(first) = rule.hosts.first() else { continue };
+        let groups = ["", own.as_str()].into_iter().take(if own.is_empty() { 1 } else { 2 });
+        let about =
+            groups.filter_map(|group| by_conditions.get(group)).flat_map(|index| index.covering(first));
+        for other_at in about {
+            let Some(rest) = left.checked_sub(1) else {
+                found.push((*rule, MANY.to_owned()));
+                return found;
+            };
+            left = rest;
+            let other = rules.get(other_at.1).map(|(_, other)| *other);
+            if let Some(what) = other.and_then(|other| adds_nothing(rule, other, at.cmp(&other_at))) {
+                found.push((*rule, what));
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// What `other` makes of `rule`, which comes before it, after it, or is it.
+fn adds_nothing(rule: &Rule, other: &Rule, order: Ordering) -> Option<String> {
     // What is spliced is not what is decrypted, though both be allowed.
     let ways = |rule: &Rule| (rule.splice, rule.tcp, rule.terms.clone());
-    if other.effect == Effect::Allow && ways(other) != ways(rule) {
+    if order.is_eq() || other.effect != rule.effect || !other.covers(rule) || ways(other) != ways(rule) {
         return None;
     }
-    let same = other.effect == rule.effect && other.conditions == rule.conditions;
-    if same && rule.covers(other) {
+    if other.conditions == rule.conditions && rule.covers(other) {
         return order.is_gt().then(|| {
             format!(
                 "this rule about {} says the same as the one at {}; leave it out",
@@ -75,23 +146,14 @@ fn superfluous(rule: &Rule, other: &Rule, order: std::cmp::Ordering) -> Option<S
             )
         });
     }
-    if !other.conditions.is_empty() {
-        return None;
-    }
-    match (rule.effect, other.effect) {
-        (Effect::Allow, Effect::Deny) => Some(format!(
-            "this rule about {} can never match: the [[deny]] rule at {} wins over it; leave it out, or narrow the [[deny]]",
-            hosts(rule),
-            other.place
-        )),
-        (Effect::Deny, Effect::Allow) => None,
-        // Of two that cover each other, the one with conditions is in vain, wherever it stands.
-        _ => Some(format!(
+    // Of two that cover each other, the one with conditions is in vain, wherever it stands.
+    other.conditions.is_empty().then(|| {
+        format!(
             "this rule about {} adds nothing to the one at {}; leave one of them out",
             hosts(rule),
             other.place
-        )),
-    }
+        )
+    })
 }
 
 /// As they are read, the first of many.

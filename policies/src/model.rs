@@ -1,5 +1,6 @@
 //! What a policy is: rules with the place they were written at, or the reason why there are none.
 
+use crate::lint::{self, Placed, Vain};
 use crate::{Conditions, DocumentError, HostName, HostPattern, Limits, Terms, parse};
 
 /// A named list of rules. One that could not be loaded exists too: it denies everything of a set that it is in,
@@ -39,6 +40,8 @@ pub struct Rule {
     pub note: Option<String>,
     /// `web.toml:12`, or what else made it.
     pub place: String,
+    /// Of that line, in characters from 1.
+    pub column: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +106,12 @@ impl Policy {
         self.limits = self.limits.and(limits);
         if let Ok(rules) = &mut self.rules {
             rules.extend(others);
+            let placed: Vec<Placed<'_>> =
+                rules.iter().enumerate().map(|(at, rule)| ((0, at), rule)).collect();
+            // Each file's own warnings tell of what is in one.
+            let file = |rule: &Rule| rule.place.rsplit_once(':').map(|(file, _)| file.to_owned());
+            let is_told = |vain: &Vain<'_>| vain.by.iter().all(|(_, by)| file(by) == file(vain.allow.1));
+            self.warnings.extend(lint::across(&placed, is_told));
         }
         self.extends.clear();
         self
@@ -127,7 +136,8 @@ impl Rule {
         let conditions = Conditions::default();
         let terms = Terms::default();
         let place = place.into();
-        Self { effect, hosts, ports, conditions, splice: false, tcp: false, terms, note: None, place }
+        let (splice, tcp) = (false, false);
+        Self { effect, hosts, ports, conditions, splice, tcp, terms, note: None, place, column: None }
     }
 
     /// Whether every request that `other` is about is one that this rule is about, as far as hosts and ports go.

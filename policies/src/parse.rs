@@ -4,7 +4,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::builtin::GITHUB_PR;
-use crate::document::{self, OneOrMany, position};
+use crate::document::{self, Lines, OneOrMany};
 use crate::git::{Access, Git};
 use crate::lint::lint;
 use crate::model::Extends;
@@ -72,15 +72,15 @@ enum RawAccess {
 
 pub(crate) fn file(file: &str, text: &str) -> Result<Parsed, DocumentError> {
     let raw: File = document::parse(file, text)?;
-    let source = Source { file, text };
+    let source = Source { file, text, lines: Lines::of(text) };
     let allow = raw.allow.into_iter().map(|rule| (Effect::Allow, rule));
     let deny = raw.deny.into_iter().map(|rule| (Effect::Deny, rule));
     let rules = allow.chain(deny).map(|(effect, raw)| source.rule(effect, raw));
     let mut rules = rules.collect::<Result<Vec<_>, _>>()?;
-    let warnings = lint(&rules).into_iter().map(|(at, what)| source.error(at, what).to_string()).collect();
+    let warnings = lint(&rules);
     if let Some(open) = raw.open.filter(|open| *open.get_ref()) {
         let place = source.place(open.span().start);
-        rules.insert(0, (0, Rule::new(Effect::Allow, vec![HostPattern::Everything], Ports::Any, place)));
+        rules.insert(0, Rule::new(Effect::Allow, vec![HostPattern::Everything], Ports::Any, place));
     }
     let extends = source.extends(raw.extends, raw.repos)?;
     let runtime = raw.max_runtime.as_ref().map(|time| {
@@ -92,13 +92,13 @@ pub(crate) fn file(file: &str, text: &str) -> Result<Parsed, DocumentError> {
         bytes: raw.max_bytes.as_ref().map(|size| source.size("max-bytes", size)).transpose()?,
         runtime: runtime.transpose()?,
     };
-    let rules = rules.into_iter().map(|(_, rule)| rule).collect();
     Ok(Parsed { rules, extends, warnings, limits })
 }
 
 struct Source<'a> {
     file: &'a str,
     text: &'a str,
+    lines: Lines<'a>,
 }
 
 impl Source<'_> {
@@ -118,15 +118,14 @@ impl Source<'_> {
         Ok(list.into_inner().0.into_iter().map(of).collect())
     }
 
-    /// With the offset of its `host`.
-    fn rule(&self, effect: Effect, raw: RawRule) -> Result<(usize, Rule), DocumentError> {
+    fn rule(&self, effect: Effect, raw: RawRule) -> Result<Rule, DocumentError> {
         let at = raw.host.span().start;
         let hosts = self.each("host", &raw.host, |host| host.parse::<HostPattern>())?;
         let splice = self.unseen("splice", &raw.splice, effect, &raw)?;
         let tcp = self.unseen("tcp", &raw.tcp, effect, &raw)?;
         self.only_one_of(&raw)?;
         let terms = self.terms(effect, &raw)?;
-        let rule = Rule {
+        Ok(Rule {
             effect,
             hosts,
             ports: self.ports(effect, raw.port)?,
@@ -136,8 +135,8 @@ impl Source<'_> {
             terms,
             note: raw.note,
             place: self.place(at),
-        };
-        Ok((at, rule))
+            column: Some(self.lines.position(at).1),
+        })
     }
 
     /// What is not looked into can be asked for nothing but host and port.
@@ -306,7 +305,7 @@ impl Source<'_> {
     }
 
     fn place(&self, at: usize) -> String {
-        format!("{}:{}", self.file, position(self.text, at).0)
+        format!("{}:{}", self.file, self.lines.position(at).0)
     }
 
     fn error(&self, at: usize, message: impl Into<String>) -> DocumentError {

@@ -11,10 +11,13 @@ use understudy_control::annotation::{self, KNOWN};
 use understudy_control::{ManagedFile, Prepare, Refusal};
 use understudy_policies::annotation::OPERATOR;
 use understudy_policies::ceiling::{Held, Missing};
-use understudy_policies::{Asked, Ceiling, Log, Policy, PolicySet, Rule, builtin};
+use understudy_policies::{Asked, Ceiling, Log, Policies, Policy, PolicySet, Rule, builtin};
 
 use crate::credentials::{DEFAULT_HARNESS, Rights, Terms};
 use crate::operator::Mode;
+
+/// Lines about rules that others leave nothing of; `explain` and `check` tell all.
+const MOST_NOTES: usize = 5;
 
 /// What a container has that does not carry an annotation.
 const DEFAULTS: [(&str, &str); 4] = [
@@ -43,6 +46,24 @@ pub fn load(path: &Path) -> Result<Ceiling> {
     }
 }
 
+/// What the user's own ceiling makes of the policies that are files, one line each.
+pub fn warnings(policies: &Policies, own: &Ceiling) -> Vec<String> {
+    let files = policies.names().filter(|name| !builtin::is_reserved(name));
+    files.filter_map(|name| policies.policy(name)).flat_map(|policy| warnings_of(&policy, own)).collect()
+}
+
+/// That no container starts with it, or of which of its rules nothing is left.
+pub fn warnings_of(policy: &Arc<Policy>, own: &Ceiling) -> Vec<String> {
+    let beyond = own.check_hosts(policy).err().map(|beyond| {
+        format!(
+            "{beyond}, so that no container starts with it; leave it out there, or change {}",
+            beyond.place
+        )
+    });
+    let together = [Some(Arc::clone(policy)), own.denials().map(Arc::new)].into_iter().flatten().collect();
+    beyond.into_iter().chain(PolicySet::combine(together).warnings()).collect()
+}
+
 /// The same terms, with the hosts that a ceiling denies taken out of their policy.
 ///
 /// # Errors
@@ -52,6 +73,7 @@ pub fn apply(terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Re
     let rights = Rights { policy, grants, mode: terms.mode, ..Rights::default() };
     let Rights { policy, grants, mode, .. } = limit(rights, &terms.harness, prepare, own)?;
     let mut notes = terms.notes;
+    notes.extend(policy.warnings().into_iter().take(MOST_NOTES));
     notes.extend(open(&policy).map(|name| format!("policy `{name}` allows every public host")));
     if mode == Mode::Log {
         notes.push("mode `log`: every public host is allowed, and recorded".to_owned());
@@ -495,6 +517,51 @@ mod tests {
         let refusal = with(&[], Mode::Deny, Vec::new(), own).unwrap_err();
         assert!(refusal.reason.starts_with("your own rule `require` (ceiling.toml:2)"), "{refusal}");
         assert!(refusal.remedy.ends_with("=VALUE, or change ceiling.toml:2"), "{refusal}");
+    }
+
+    #[test]
+    fn a_rule_that_the_whole_leaves_nothing_of_is_noted() {
+        let web = "[[allow]]\nhost = \"*.up.example\"\nmethods = \"GET\"\n[[allow]]\nhost = \"b.example\"\n";
+        let policy = || Policy::parse("web", "web.toml", web).unwrap();
+        assert!(given(policy(), &[], "").unwrap().notes.is_empty());
+        let narrowed = given(policy(), &["deny = \"*.example.com\""], "").unwrap();
+        assert!(narrowed.notes.is_empty(), "{:?}", narrowed.notes);
+        let deny =
+            Policy::parse("deny", "deny.toml", "[[deny]]\nhost = \"*.up.example\"\nmethods = \"GET\"\n")
+                .unwrap();
+        let both = Arc::new(PolicySet::combine(vec![Arc::new(policy()), Arc::new(deny)]));
+        let prepare = prepare(&[]);
+        let terms = Terms { policy: both, ..given(policy(), &[], "").unwrap() };
+        let notes = apply(terms, &prepare, &Ceiling::default()).unwrap().notes;
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].starts_with(
+            "web.toml:2:8: this rule about `*.up.example` can never match: the [[deny]] rule at deny.toml:2"
+        ));
+    }
+
+    #[test]
+    fn what_a_users_ceiling_leaves_of_the_policies_is_told_beforehand() {
+        let mut policies = Policies::default();
+        policies.insert(Policy::parse("web", "web.toml", "[[allow]]\nhost = \"a.b.example\"\n").unwrap());
+        policies.insert(
+            Policy::parse("raw", "raw.toml", "[[allow]]\nhost = \"*.c.example\"\nport = [1, 2]\n").unwrap(),
+        );
+        let of =
+            |own: &str| warnings(&policies, &Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap());
+        assert!(of("").is_empty() && of("hosts = [\"a.b.example\", \"*.c.example\"]").is_empty());
+        assert_eq!(
+            of("hosts = \"*.c.example\""),
+            [
+                "policy `web` (web.toml:2) allows `a.b.example`, beyond `hosts` (ceiling.toml:1), so that no container starts with \
+              it; leave it out there, or change ceiling.toml:1"
+            ]
+        );
+        let denied = of("deny = [\"*.c.example:1\", \"*.c.example:2\"]");
+        assert!(denied.iter().any(|line| line.contains("beyond `deny`")), "{denied:?}");
+        assert!(
+            denied.iter().any(|line| line.starts_with("raw.toml:2:8: ") && line.contains("can never match")),
+            "{denied:?}"
+        );
     }
 
     #[test]

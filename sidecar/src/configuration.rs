@@ -52,6 +52,7 @@ impl Configuration {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.vault.warnings(Day::today());
         warnings.extend(self.policies.warnings());
+        warnings.extend(ceiling::warnings(&self.policies, &self.ceiling));
         warnings
     }
 

@@ -84,8 +84,13 @@ fn of_files(arguments: &Arguments) -> Result<Explained> {
         set.push(Arc::new(Policy::from_allow_annotation(allow)?));
     }
     set.extend(ceiling::load(&arguments.directories.ceiling_toml())?.denials().map(Arc::new));
+    let set = PolicySet::combine(set);
+    let own = set.policies().iter().flat_map(|policy| policy.warnings());
+    for warning in own.chain(&set.warnings()) {
+        eprintln!("understudy: warning: {warning}");
+    }
     let asked = Asked::parse(&arguments.url, arguments.method.as_deref())?;
-    Ok(verdict::explain(&PolicySet::combine(set), Mode::Deny, &asked, &|_, _| None))
+    Ok(verdict::explain(&set, Mode::Deny, &asked, &|_, _| None))
 }
 
 fn policy(

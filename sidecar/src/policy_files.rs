@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use understudy_policies::from::{self, Paths};
 use understudy_policies::{Policies, Policy, builtin};
 
+use crate::ceiling;
 use crate::config::Directories;
 use crate::output::Output;
 pub use shown::Proposed;
@@ -31,6 +32,7 @@ pub enum Command {
         directories: Directories,
         #[command(flatten)]
         output: Output,
+        /// Its name, as `policy list` prints it
         name: String,
     },
     /// What the rules of one policy are that another has not, and the other way round; exit status 1 if there are any
@@ -41,6 +43,7 @@ pub enum Command {
         output: Output,
         /// A policy's name, or a file (a path with a `/` in it)
         before: String,
+        /// What it is compared with, in the same form
         after: String,
     },
     /// Print a policy to start from; it allows nothing yet
@@ -68,7 +71,11 @@ pub fn run(command: &Command) -> Result<ExitCode> {
             output.print(&Listed::all(&policies), |list| lines(list))?;
         }
         Command::Show { directories, output, name } => {
-            output.print(&show(directories, name)?, |shown| shown.text.clone())?;
+            let shown = show(directories, name)?;
+            for warning in &shown.warnings {
+                eprintln!("understudy: warning: {warning}");
+            }
+            output.print(&shown, |shown| shown.text.clone())?;
         }
         Command::Diff { directories, output, before, after } => {
             let difference = difference(directories, before, after)?;
@@ -150,7 +157,9 @@ fn show(directories: &Directories, name: &str) -> Result<ShownPolicy> {
     let policy = policies.policy(name).with_context(missing)?;
     let path = directories.policies().join(format!("{name}.toml"));
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    Ok(ShownPolicy::new(&policy, text))
+    let mut shown = ShownPolicy::new(&policy, text);
+    shown.warnings.extend(ceiling::warnings_of(&policy, &ceiling::load(&directories.ceiling_toml())?));
+    Ok(shown)
 }
 
 #[cfg(test)]

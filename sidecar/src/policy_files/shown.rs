@@ -39,7 +39,7 @@ pub(super) struct ShownPolicy {
     built_in: bool,
     open: bool,
     error: Option<String>,
-    warnings: Vec<String>,
+    pub(super) warnings: Vec<String>,
     max_requests: Option<u64>,
     max_bytes: Option<u64>,
     /// Seconds.
