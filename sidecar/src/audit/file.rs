@@ -165,15 +165,12 @@ fn open(path: &Path) -> io::Result<(File, u64, bool)> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::other(format!("{} is no regular file", path.display())));
     }
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => {
-            return Err(io::Error::other(format!(
-                "another sidecar writes to {}: two would rotate it away from each other",
-                path.display()
-            )));
-        }
-        // Some file systems know no locks.
-        Ok(()) | Err(_) => {}
+    // Some file systems know no locks.
+    if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        return Err(io::Error::other(format!(
+            "another sidecar writes to {}: two would rotate it away from each other",
+            path.display()
+        )));
     }
     file.set_permissions(Permissions::from_mode(0o600))?;
     let size = file.metadata()?.len();
