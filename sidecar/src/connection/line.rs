@@ -55,6 +55,10 @@ impl Fault {
         Self { rule: Some(rule.to_owned()), ..Self::new(Reason::RateLimited, &detail) }
     }
 
+    pub(super) fn reason(&self) -> Option<Reason> {
+        self.reason
+    }
+
     /// As the container is told it.
     pub(super) fn message(&self) -> String {
         let code = self.reason.map(|reason| format!("{}: ", reason.code())).unwrap_or_default();
