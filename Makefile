@@ -5,6 +5,18 @@ PREFIX ?= /usr/local
 MACHINE := integration-tests/machine
 TRIPLE = $(shell rustc -vV | sed -n 's/^host: //p')
 RELEASE = target/$(TRIPLE)/release
+PACKAGE := integration-tests/package
+
+# root installs for the system, anybody else for themselves
+ifeq ($(shell id -u),0)
+SCOPE := system
+BIN := $(PREFIX)/bin
+SHARE := $(PREFIX)/share
+else
+SCOPE := user
+BIN := $(HOME)/.local/bin
+SHARE := $(HOME)/.local/share
+endif
 
 .PHONY: help
 help: ## this list
@@ -25,9 +37,10 @@ test: packages ## all tests but the long ones, on crun and runc
 test-all: test test-bed ## all tests, the long ones, fuzzing and the test bed included
 	integration-tests/images/clis all
 	IGNORED=1 TESTS=harnesses $(MACHINE)/run-tests crun
-	PATH="$$(integration-tests/images/s3):$$PATH" $(CARGO) test -p understudy --test proxy -- --ignored
+	PATH="$$(integration-tests/images/s3):$$(integration-tests/images/postgres):$$PATH" $(CARGO) test -p understudy --test proxy -- --ignored
 	integration-tests/images/build clients
 	TESTS=long $(MACHINE)/run-tests crun
+	$(MAKE) test-deb
 	integration-tests/fuzz/run 60
 
 .PHONY: test-bed
@@ -45,7 +58,7 @@ check: ## format, lints, unit tests
 	$(CARGO) fmt --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace --lib --bins
-	@if command -v shellcheck >/dev/null; then shellcheck $(MACHINE)/* integration-tests/images/* integration-tests/demo integration-tests/bench .ci/run; \
+	@if command -v shellcheck >/dev/null; then shellcheck $(MACHINE)/* integration-tests/images/* $(PACKAGE)/* integration-tests/demo integration-tests/bench .ci/run; \
 	else echo "check: shellcheck is not installed; shell scripts were not looked at"; fi
 
 .PHONY: deny
@@ -67,22 +80,31 @@ image: release ## the sidecar's image, localhost/understudy
 	podman build --quiet --format docker --tag localhost/understudy target/image
 
 .PHONY: install
-install: image ## program and hook of this user (of the system as root), and the image
-	@if [ "$$(id -u)" = 0 ]; then \
-		install -D -m 755 $(RELEASE)/understudy-hook $(DESTDIR)$(PREFIX)/bin/understudy-hook && \
-		$(DESTDIR)$(PREFIX)/bin/understudy-hook install --system --sidecar-image localhost/understudy; \
-	else \
-		install -D -m 755 $(RELEASE)/understudy-hook "$$HOME/.local/bin/understudy-hook" && \
-		"$$HOME/.local/bin/understudy-hook" install --user --sidecar-image localhost/understudy; \
-	fi
+install: image ## programs, manual and hook of this user (of the system as root), and the image
+	install -D -m 755 -t $(DESTDIR)$(BIN) $(RELEASE)/understudy-hook $(RELEASE)/understudy
+	$(RELEASE)/understudy-manual $(DESTDIR)$(SHARE)
+	$(DESTDIR)$(BIN)/understudy-hook install --$(SCOPE) --sidecar-image localhost/understudy
 
 .PHONY: uninstall
 uninstall: ## what install wrote; secrets and configuration stay
-	@if [ "$$(id -u)" = 0 ]; then \
-		$(DESTDIR)$(PREFIX)/bin/understudy-hook uninstall --system && rm -f $(DESTDIR)$(PREFIX)/bin/understudy-hook; \
-	else \
-		"$$HOME/.local/bin/understudy-hook" uninstall --user && rm -f "$$HOME/.local/bin/understudy-hook"; \
-	fi
+	$(DESTDIR)$(BIN)/understudy-hook uninstall --$(SCOPE)
+	rm -f $(DESTDIR)$(BIN)/understudy-hook $(DESTDIR)$(BIN)/understudy
+	rm -f $(DESTDIR)$(SHARE)/man/man1/understudy.1 $(DESTDIR)$(SHARE)/man/man1/understudy-*.1 \
+		$(DESTDIR)$(SHARE)/bash-completion/completions/understudy.bash \
+		$(DESTDIR)$(SHARE)/bash-completion/completions/understudy-hook.bash \
+		$(DESTDIR)$(SHARE)/zsh/site-functions/_understudy $(DESTDIR)$(SHARE)/zsh/site-functions/_understudy-hook \
+		$(DESTDIR)$(SHARE)/fish/vendor_completions.d/understudy.fish \
+		$(DESTDIR)$(SHARE)/fish/vendor_completions.d/understudy-hook.fish
+
+.PHONY: deb
+deb: release ## a package for Debian and its family, in target/package
+	$(PACKAGE)/stage $(RELEASE)
+	@command -v cargo-deb >/dev/null || { echo "deb: installing cargo-deb, some minutes"; CARGO_BUILD_RUSTFLAGS= $(CARGO) install --locked cargo-deb; }
+	$(CARGO) deb --package understudy-hook --no-build --no-strip --output target/package/
+
+.PHONY: test-deb
+test-deb: deb ## installs that package over a copy of this system, tries it, removes it, looks for what stays (root or sudo)
+	$(PACKAGE)/try target/package/*.deb
 
 .PHONY: bench
 bench: packages ## what the hook and the sidecar cost, as ratios

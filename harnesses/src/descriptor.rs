@@ -113,6 +113,8 @@ pub enum SecretKind {
     SshKey,
     /// An access key that signs requests (AWS Signature Version 4). No login of a harness is one.
     Aws,
+    /// A password that logs in to a PostgreSQL server. No login of a harness is one.
+    Postgres,
 }
 
 /// A variable of the environment that the program prefers to the login.
@@ -253,6 +255,7 @@ impl SecretKind {
     /// As it is written in files.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Postgres => "postgres",
             Self::ApiKey => "api-key",
             Self::Bearer => "bearer",
             Self::Basic => "basic",

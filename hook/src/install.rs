@@ -165,9 +165,10 @@ fn write(plan: &Plan<'_>, podman: &Podman) -> Result<Vec<PathBuf>> {
 fn remove(layout: &Layout) -> Result<Vec<PathBuf>> {
     let Some(ledger) = Ledger::existing(&layout.state)? else { return Ok(Vec::new()) };
     let removed = ledger.undo()?;
-    for directory in ["bin", "guest", "backup"] {
+    let of_state = ["bin", "guest", "backup", "hooks.d", ""].map(|name| layout.state.join(name));
+    for directory in of_state.iter().chain([&layout.configuration]) {
         // Not empty, or not there: then it stays as it is.
-        let _ = fs::remove_dir(layout.state.join(directory));
+        let _ = fs::remove_dir(directory);
     }
     Ok(removed)
 }

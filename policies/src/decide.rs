@@ -90,7 +90,7 @@ impl PolicySet {
             return Verdict::AmbiguousPath { rule: rule.place.clone(), error };
         }
         let (mut methods, mut places, mut allowing) = (Vec::new(), Vec::new(), Vec::new());
-        for rule in rules(Effect::Allow).filter(|rule| !rule.tcp) {
+        for rule in rules(Effect::Allow).filter(|rule| rule.is_for_requests()) {
             match rule.conditions.surely(request) {
                 Fit::Yes => allowing.push(rule),
                 Fit::Unclear(error) => unclear = unclear.or(Some((rule, error))),
@@ -124,13 +124,33 @@ impl PolicySet {
         if let Some(rule) = self.denials(&about).find(|rule| rule.ports.contain(port)) {
             return denied(rule);
         }
-        let allow = self.rules(&about, Effect::Allow).filter(|rule| !rule.tcp && rule.ports.contain(port));
+        let allow = self
+            .rules(&about, Effect::Allow)
+            .filter(|rule| rule.is_for_requests() && rule.ports.contain(port));
         allowed(&allow.collect::<Vec<_>>()).unwrap_or_else(|| self.no_host_or_port(&about))
     }
 
     /// Whether bytes that are neither TLS nor HTTP may go to this host and port. Any denial about them forbids it: what
     /// it asks for can be seen in requests only.
     pub fn decide_raw(&self, host: &HostName, port: u16) -> Verdict {
+        self.decide_unseen(host, port, |rule| rule.tcp)
+    }
+
+    /// Whether a session of PostgreSQL with this database may be had there. Any denial about host and port forbids it.
+    pub fn decide_postgres(&self, host: &HostName, port: u16, database: &str) -> Verdict {
+        let named = |names: &Vec<String>| names.is_empty() || names.iter().any(|name| name == database);
+        self.decide_unseen(host, port, |rule| rule.postgres.as_ref().is_some_and(named))
+    }
+
+    /// Whether any rule is about sessions of PostgreSQL there.
+    pub fn is_about_postgres(&self, host: &HostName, port: u16) -> bool {
+        let about = self.index.about(host);
+        let mut rules = self.rules(&about, Effect::Allow).filter(|rule| rule.ports.contain(port));
+        rules.any(|rule| rule.postgres.is_some())
+    }
+
+    /// By the rules for what is no request.
+    fn decide_unseen(&self, host: &HostName, port: u16, allows: impl Fn(&Rule) -> bool) -> Verdict {
         if let Some(failed) = self.failed() {
             return failed;
         }
@@ -139,7 +159,7 @@ impl PolicySet {
         if let Some(rule) = rules(Effect::Deny).next() {
             return denied(rule);
         }
-        let allow: Vec<&Rule> = rules(Effect::Allow).filter(|rule| rule.tcp).collect();
+        let allow: Vec<&Rule> = rules(Effect::Allow).filter(|rule| allows(rule)).collect();
         allowed(&allow).unwrap_or(Verdict::NoHost)
     }
 
@@ -167,16 +187,17 @@ impl PolicySet {
         let about = self.index.about(host);
         let any = self.rules(&about, Effect::Allow).any(|rule| rule.ports == Ports::Any);
         let closed = self.denials(&about).any(|rule| rule.ports == Ports::Any);
-        let raw = || {
-            let rules = self.rules(&about, Effect::Allow).filter(|rule| rule.tcp);
+        let unseen = || {
+            let rules = self.rules(&about, Effect::Allow).filter(|rule| !rule.is_for_requests());
             rules.flat_map(|rule| match &rule.ports {
                 Ports::These(ports) => ports.clone(),
                 Ports::Any => Vec::new(),
             })
         };
-        (any && !closed)
-            || !self.open_ports(&about).is_empty()
-            || raw().any(|port| matches!(self.decide_raw(host, port), Verdict::Allowed { .. }))
+        let open = |port| {
+            matches!(self.decide_unseen(host, port, |rule| !rule.is_for_requests()), Verdict::Allowed { .. })
+        };
+        (any && !closed) || !self.open_ports(&about).is_empty() || unseen().any(open)
     }
 
     /// In the order of policies and files.
@@ -214,7 +235,7 @@ impl PolicySet {
         let denied = |port: &u16| self.denials(about).any(|rule| rule.ports.contain(*port));
         let mut ports: Vec<u16> = self
             .rules(about, Effect::Allow)
-            .filter(|rule| !rule.tcp)
+            .filter(|rule| rule.is_for_requests())
             .filter_map(|rule| match &rule.ports {
                 Ports::These(ports) => Some(ports),
                 Ports::Any => None,
@@ -327,6 +348,42 @@ mod tests {
         assert!(!post("[[allow]]\nhost = \"api.example\"\npaths = \"/v1/**\"\n"));
         // A rule about git is about nothing else of the host.
         assert!(!post("[[allow]]\nhost = \"api.example\"\ngit = \"write\"\n"));
+    }
+
+    #[test]
+    fn sessions_of_postgresql_are_allowed_by_rules_of_their_own() {
+        let rule = "[[allow]]\nhost = \"db.example\"\npostgres = true\ndatabases = [\"app\", \"logs\"]\n";
+        let of = |text: &str, port, database: &str| {
+            set(&[("r", text)]).decide_postgres(&host("db.example"), port, database)
+        };
+        assert!(matches!(of(rule, 5432, "app"), Verdict::Allowed { rule, .. } if rule == "r.toml:2"));
+        for (port, database) in [(5432, "App"), (5432, "postgres"), (5432, ""), (443, "app"), (5433, "app")] {
+            assert_eq!(of(rule, port, database), Verdict::NoHost, "{port} {database}");
+        }
+        let every = "[[allow]]\nhost = \"db.example\"\nport = 6432\npostgres = true\n";
+        assert!(matches!(of(every, 6432, "any"), Verdict::Allowed { .. }));
+        for other in ["", "port = 5432\n", "port = 5432\ntcp = true\n"] {
+            let text = format!("[[allow]]\nhost = \"db.example\"\n{other}");
+            assert_eq!(of(&text, 5432, "app"), Verdict::NoHost, "{other}");
+        }
+        for denial in ["", "methods = \"PUT\"", "port = 5432"] {
+            let text = format!("{rule}[[deny]]\nhost = \"db.example\"\n{denial}\n");
+            assert!(matches!(of(&text, 5432, "app"), Verdict::Denied { .. }), "{denial}");
+        }
+        // It is looked up, and opens nothing for requests or other bytes.
+        let (set, name) = (set(&[("r", rule)]), host("db.example"));
+        assert!(set.may_permit(&name) && set.is_about_postgres(&name, 5432));
+        assert!(!set.is_about_postgres(&name, 443));
+        for verdict in [
+            set.decide(&name, 5432),
+            set.decide_raw(&name, 5432),
+            set.decide_request(&Request::new(&name, 5432, "GET", "/")),
+        ] {
+            assert_eq!(verdict, Verdict::NoHost);
+        }
+        let denied = format!("{rule}[[deny]]\nhost = \"db.example\"\n");
+        let denied = PolicySet::combine(vec![Arc::new(Policy::parse("d", "d.toml", &denied).unwrap())]);
+        assert!(!denied.may_permit(&name));
     }
 
     #[test]

@@ -28,6 +28,12 @@ pub enum Outcome {
     Raw,
     /// It is about requests, and says nothing of such bytes.
     Requests,
+    /// It is about sessions of PostgreSQL alone.
+    Postgres,
+    /// It is about such sessions, with other databases.
+    NotDatabase,
+    /// It is not about such sessions.
+    NotPostgres,
 }
 
 impl PolicySet {
@@ -40,6 +46,24 @@ impl PolicySet {
     pub fn explain_raw(&self, host: &HostName, port: u16) -> Vec<Considered> {
         self.rules_about(host).map(|rule| considered(rule, of_bytes(rule, port))).collect()
     }
+
+    /// The same of a session of PostgreSQL, as [`PolicySet::decide_postgres`] decides.
+    pub fn explain_postgres(&self, host: &HostName, port: u16, database: &str) -> Vec<Considered> {
+        let of = |rule| considered(rule, of_session(rule, port, database));
+        self.rules_about(host).map(of).collect()
+    }
+}
+
+fn of_session(rule: &Rule, port: u16, database: &str) -> Outcome {
+    match (rule.effect, &rule.postgres) {
+        _ if !rule.ports.contain(port) => Outcome::NotPort,
+        (Effect::Deny, _) => Outcome::Matches,
+        (Effect::Allow, None) => Outcome::NotPostgres,
+        (Effect::Allow, Some(names)) if names.is_empty() || names.iter().any(|name| name == database) => {
+            Outcome::Matches
+        }
+        (Effect::Allow, Some(_)) => Outcome::NotDatabase,
+    }
 }
 
 fn of_request(rule: &Rule, request: &Request<'_>) -> Outcome {
@@ -49,6 +73,7 @@ fn of_request(rule: &Rule, request: &Request<'_>) -> Outcome {
     };
     match fit {
         _ if rule.tcp => Outcome::Raw,
+        _ if rule.postgres.is_some() => Outcome::Postgres,
         _ if !rule.ports.contain(request.port) => Outcome::NotPort,
         Fit::Yes => Outcome::Matches,
         Fit::Unclear(_) => Outcome::AmbiguousPath,
@@ -63,6 +88,7 @@ fn of_bytes(rule: &Rule, port: u16) -> Outcome {
         // Whatever it asks of requests: nobody sees one.
         Effect::Deny => Outcome::Matches,
         Effect::Allow if rule.tcp => Outcome::Matches,
+        Effect::Allow if rule.postgres.is_some() => Outcome::Postgres,
         Effect::Allow => Outcome::Requests,
     }
 }
@@ -90,6 +116,9 @@ impl fmt::Display for Outcome {
             Self::AmbiguousPath => "the path is ambiguous",
             Self::Raw => "for raw bytes only (tcp), not for requests",
             Self::Requests => "for requests only (no tcp)",
+            Self::Postgres => "for sessions of PostgreSQL only",
+            Self::NotDatabase => "another database",
+            Self::NotPostgres => "not for sessions of PostgreSQL (no postgres)",
         })
     }
 }

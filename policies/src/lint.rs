@@ -78,7 +78,11 @@ fn is_widely_private(rule: &Rule) -> bool {
 fn in_vain(vain: &Vain<'_>) -> String {
     let (rule, by) = (vain.allow.1, denials(&vain.by));
     if vain.unseen {
-        let key = if rule.tcp { "tcp" } else { "splice" };
+        let key = match rule {
+            Rule { tcp: true, .. } => "tcp",
+            Rule { postgres: Some(_), .. } => "postgres",
+            _ => "splice",
+        };
         return format!(
             "`{key}` of the rule about {} never applies: {by}, which looks into requests, so they are decrypted; leave out one of \
              them, or what the [[deny]] asks for",
@@ -133,7 +137,7 @@ fn superfluous<'r>(rules: &[Placed<'r>]) -> Vec<(&'r Rule, String)> {
 /// What `other` makes of `rule`, which comes before it, after it, or is it.
 fn adds_nothing(rule: &Rule, other: &Rule, order: Ordering) -> Option<String> {
     // What is spliced is not what is decrypted, though both be allowed.
-    let ways = |rule: &Rule| (rule.splice, rule.tcp, rule.terms.clone());
+    let ways = |rule: &Rule| (rule.splice, rule.tcp, rule.postgres.clone(), rule.terms.clone());
     if order.is_eq() || other.effect != rule.effect || !other.covers(rule) || ways(other) != ways(rule) {
         return None;
     }

@@ -35,6 +35,8 @@ pub struct Rule {
     pub splice: bool,
     /// It is about bytes that are neither TLS nor HTTP, and about nothing else.
     pub tcp: bool,
+    /// It is about sessions of PostgreSQL with these databases (with every one if it is empty), and about nothing else.
+    pub postgres: Option<Vec<String>>,
     pub terms: Terms,
     /// Shown in refusals.
     pub note: Option<String>,
@@ -136,14 +138,19 @@ impl Rule {
         let conditions = Conditions::default();
         let terms = Terms::default();
         let place = place.into();
-        let (splice, tcp) = (false, false);
-        Self { effect, hosts, ports, conditions, splice, tcp, terms, note: None, place, column: None }
+        let (splice, tcp, postgres, note, column) = Default::default();
+        Self { effect, hosts, ports, conditions, splice, tcp, postgres, terms, note, place, column }
     }
 
     /// Whether every request that `other` is about is one that this rule is about, as far as hosts and ports go.
     pub(crate) fn covers(&self, other: &Rule) -> bool {
         let covered = |host: &HostPattern| self.hosts.iter().any(|own| own.covers(host));
         other.hosts.iter().all(covered) && self.ports.cover(&other.ports)
+    }
+
+    /// Whether it is about requests.
+    pub(crate) fn is_for_requests(&self) -> bool {
+        !self.tcp && self.postgres.is_none()
     }
 
     pub fn is_about(&self, host: &HostName) -> bool {

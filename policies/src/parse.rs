@@ -10,6 +10,10 @@ use crate::lint::lint;
 use crate::model::Extends;
 use crate::{Conditions, DocumentError, Effect, HostPattern, Limits, Ports, Rule, Terms, terms};
 
+/// The ports that are meant where none is named.
+const HTTPS: u16 = 443;
+const POSTGRES: u16 = 5432;
+
 pub(crate) struct Parsed {
     pub(crate) rules: Vec<Rule>,
     pub(crate) extends: Vec<Extends>,
@@ -46,6 +50,8 @@ struct RawRule {
     repos: List,
     note: Option<String>,
     tcp: Flag,
+    postgres: Flag,
+    databases: List,
     private: Flag,
     max_body: Option<Spanned<Size>>,
     rate: Option<Spanned<String>>,
@@ -123,15 +129,17 @@ impl Source<'_> {
         let hosts = self.each("host", &raw.host, |host| host.parse::<HostPattern>())?;
         let splice = self.unseen("splice", &raw.splice, effect, &raw)?;
         let tcp = self.unseen("tcp", &raw.tcp, effect, &raw)?;
+        let postgres = self.postgres(effect, &raw)?;
         self.only_one_of(&raw)?;
         let terms = self.terms(effect, &raw)?;
         Ok(Rule {
             effect,
             hosts,
-            ports: self.ports(effect, raw.port)?,
+            ports: self.ports(effect, raw.port, if postgres.is_some() { POSTGRES } else { HTTPS })?,
             conditions: self.conditions(effect, raw.methods, raw.paths, raw.query, raw.git, raw.repos)?,
             splice,
             tcp,
+            postgres,
             terms,
             note: raw.note,
             place: self.place(at),
@@ -161,13 +169,28 @@ impl Source<'_> {
         }
     }
 
+    /// The databases that it is about; empty: every one.
+    fn postgres(&self, effect: Effect, raw: &RawRule) -> Result<Option<Vec<String>>, DocumentError> {
+        let is = self.unseen("postgres", &raw.postgres, effect, raw)?;
+        match &raw.databases {
+            None => Ok(is.then(Vec::new)),
+            Some(list) if is => self.each("databases", list, database).map(Some),
+            Some(list) => Err(self.error(list.span().start, "`databases` needs `postgres = true`")),
+        }
+    }
+
     fn only_one_of(&self, raw: &RawRule) -> Result<(), DocumentError> {
         if let Some(inspect) = raw.inspect.as_ref().filter(|inspect| !*inspect.get_ref()) {
             let message =
                 "`inspect` is what is done with every host; where it must not be, write `splice = true`";
             return Err(self.error(inspect.span().start, message));
         }
-        let flags = [("inspect", &raw.inspect), ("splice", &raw.splice), ("tcp", &raw.tcp)];
+        let flags = [
+            ("inspect", &raw.inspect),
+            ("splice", &raw.splice),
+            ("tcp", &raw.tcp),
+            ("postgres", &raw.postgres),
+        ];
         let mut said = flags.iter().filter_map(|(key, flag)| Some((key, said(flag)?)));
         if let (Some((one, _)), Some((other, at))) = (said.next(), said.next()) {
             return Err(self.error(at, format!("`{other}` beside `{one}`; make two rules of it")));
@@ -212,11 +235,16 @@ impl Source<'_> {
         })
     }
 
-    fn ports(&self, effect: Effect, raw: Option<Spanned<OneOrMany<u16>>>) -> Result<Ports, DocumentError> {
+    fn ports(
+        &self,
+        effect: Effect,
+        raw: Option<Spanned<OneOrMany<u16>>>,
+        usual: u16,
+    ) -> Result<Ports, DocumentError> {
         let Some(raw) = raw else {
             // A denial that left other ports open would surprise; an allowance that opened them would be worse.
             return Ok(match effect {
-                Effect::Allow => Ports::These(vec![443]),
+                Effect::Allow => Ports::These(vec![usual]),
                 Effect::Deny => Ports::Any,
             });
         };
@@ -342,6 +370,16 @@ fn method(text: &str) -> Result<String, MethodError> {
     }
     let capitals = text.to_ascii_uppercase();
     if capitals == text { Ok(capitals) } else { Err(MethodError::Case(capitals)) }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the name of a database is 1 to 63 bytes without control characters, and no pattern")]
+struct DatabaseError;
+
+/// As PostgreSQL has them (NAMEDATALEN), but for those that look like a pattern, which nobody would match.
+fn database(name: &str) -> Result<String, DatabaseError> {
+    let good = (1..=63).contains(&name.len()) && !name.contains(|c: char| c.is_control() || c == '*');
+    good.then(|| name.to_owned()).ok_or(DatabaseError)
 }
 
 #[cfg(test)]

@@ -25,6 +25,12 @@ impl fmt::Display for Rule {
                 f.write_str(what)?;
             }
         }
+        if let Some(databases) = &self.postgres {
+            f.write_str(", postgres")?;
+            if !databases.is_empty() {
+                write!(f, ", databases {}", databases.join(" "))?;
+            }
+        }
         self.terms.fmt(f)?;
         self.conditions.fmt(f)
     }

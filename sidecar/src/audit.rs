@@ -36,7 +36,7 @@ pub struct Entry {
     pub container_id: String,
     pub harness: String,
     pub policy: String,
-    /// `https`, `http`, `tls` (passed through), `ssh`, `dns`, `tcp`, `published` (came in from outside), `control`.
+    /// `https`, `http`, `tls` (passed through), `ssh`, `postgres`, `dns`, `tcp`, `published` (came in from outside), `control`.
     pub protocol: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,

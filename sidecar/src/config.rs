@@ -19,20 +19,21 @@ use crate::audit::file::{AuditFile, Sync};
 use crate::credentials::source::written::Written;
 use crate::credentials::{Source, Surroundings};
 use crate::dns::{PinnedAddress, ProxyCredentials, ProxyHost, SyntheticRange, UpstreamProxy};
+use crate::places;
 use crate::publish::Ports;
 
 /// The three directories of an installation, as the sidecar's container sees them.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Directories {
     /// Configuration, read-only: sidecar.toml, secrets.toml, ceiling.toml, policies/, harnesses/, instructions/,
-    /// catalogue/
-    #[arg(long, value_name = "DIR", default_value = "/etc/understudy")]
+    /// catalogue/ [default: ~/.config/understudy if it is there, else /etc/understudy]
+    #[arg(long, value_name = "DIR", default_value_os_t = places::configuration(), hide_default_value = true)]
     pub config: PathBuf,
     /// State, a volume of its own: the authority's key and the installation's key
     #[arg(long, value_name = "DIR", default_value = "/var/lib/understudy")]
     pub state: PathBuf,
-    /// The control socket and its hello secret, shared with the hook
-    #[arg(long, value_name = "DIR", default_value = "/run/understudy/control")]
+    /// The control socket and its hello secret, shared with the hook [default: $XDG_RUNTIME_DIR/understudy/control if it is there, else /run/understudy/control]
+    #[arg(long, value_name = "DIR", default_value_os_t = places::control(), hide_default_value = true)]
     pub control: PathBuf,
     #[command(flatten)]
     pub store_key: StoreKeyFile,

@@ -3,9 +3,11 @@
 pub mod accept;
 pub mod classify;
 pub mod connect;
+pub mod doors;
 pub mod identity;
 mod line;
 pub mod original;
+pub mod postgres;
 pub mod published;
 pub mod raw;
 mod refusal;

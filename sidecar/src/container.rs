@@ -7,6 +7,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 use understudy_control::ContainerId;
 
+use crate::connection::postgres::Sessions;
 use crate::credentials::{Holdings, Rights, Vault};
 use crate::dns::SyntheticNames;
 use crate::operator::meter::{Meter, Moved};
@@ -33,6 +34,8 @@ pub struct Container {
     pub upstreams: Kept,
     /// What it has used of its limits, since the sidecar took it over.
     pub meter: Meter,
+    /// Sessions that can be cancelled.
+    pub postgres: Sessions,
     revoked: watch::Sender<bool>,
     /// How often its rights were set, or a limit was passed.
     changes: watch::Sender<u64>,
@@ -67,8 +70,7 @@ impl Container {
         let holdings = Holdings::default();
         let held_bodies = Arc::new(Semaphore::new(HELD_AT_ONCE));
         let (revoked, changes) = (watch::channel(false).0, watch::channel(0).0);
-        let upstreams = Kept::default();
-        let rates = Rates::default();
+        let (upstreams, postgres, rates) = (Kept::default(), Sessions::default(), Rates::default());
         Self {
             id,
             name,
@@ -82,6 +84,7 @@ impl Container {
             held_bodies,
             upstreams,
             meter,
+            postgres,
             revoked,
             changes,
         }

@@ -7,14 +7,15 @@ use anyhow::Result;
 use understudy_control::{CallError, Client, ControlDirectory, Pending, Reply, Request};
 
 use crate::config::Directories;
+use crate::places;
 
 /// For an answer that is there at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Control {
-    /// The directory of the control socket
-    #[arg(long, value_name = "DIR", default_value = "/run/understudy/control")]
+    /// The directory of the control socket [default: $XDG_RUNTIME_DIR/understudy/control if it is there, else /run/understudy/control]
+    #[arg(long, value_name = "DIR", default_value_os_t = places::control(), hide_default_value = true)]
     control: PathBuf,
 }
 

@@ -25,6 +25,7 @@ pub mod minted;
 pub mod minting;
 pub mod path_template;
 pub mod placement;
+pub mod postgres;
 pub mod report;
 mod retired;
 pub mod rights;

@@ -86,6 +86,34 @@ pub fn decide_raw(policy: &PolicySet, host: &HostName, port: u16) -> Result<Perm
     Err(Denial { reason, policy: policy.label().to_owned(), rule, remedy })
 }
 
+/// For a session of PostgreSQL with one database.
+pub fn decide_postgres(
+    policy: &PolicySet,
+    host: &HostName,
+    port: u16,
+    database: &str,
+) -> Result<Permit, Denial> {
+    let (reason, rule, remedy) = match policy.decide_postgres(host, port, database) {
+        Verdict::Allowed { rule, given } => {
+            let policy = policy.label().to_owned();
+            return Ok(Permit { host: host.clone(), port, policy, rule, given });
+        }
+        Verdict::Denied { rule, note } => {
+            let remedy = undo(&rule, note.as_deref());
+            (Reason::DeniedByRule, Some(rule), remedy)
+        }
+        Verdict::Failed { policy, error } => (Reason::PolicyFailed, None, repair(&policy, &error)),
+        _ => {
+            let remedy = format!(
+                "database {database:?} is not allowed; add to a policy: [[allow]] host = \"{host}\", port = {port}, \
+                 postgres = true, databases = [{database:?}]"
+            );
+            (Reason::HostNotAllowed, None, remedy)
+        }
+    };
+    Err(Denial { reason, policy: policy.label().to_owned(), rule, remedy })
+}
+
 /// For git over SSH: policies are asked for the request that it would be over HTTPS, at the port of SSH.
 pub fn decide_git(
     policy: &PolicySet,

@@ -24,7 +24,7 @@ pub struct Arguments {
     #[command(flatten)]
     pub directories: Directories,
     /// As `https://api.example.com/v1/x?key=1` (`https://` may be left out), `tcp://HOST:PORT` for bytes that are neither TLS
-    /// nor HTTP, `ssh://git@HOST/OWNER/REPO` or `git@HOST:OWNER/REPO` for git over SSH
+    /// nor HTTP, `ssh://git@HOST/OWNER/REPO` or `git@HOST:OWNER/REPO` for git over SSH, `postgres://USER@HOST/DATABASE`
     url: String,
     /// The request's method [default: GET]; for git over SSH `git-upload-pack` (fetch, the default) or `git-receive-pack`
     /// (push)

@@ -28,6 +28,7 @@ pub enum Command {
         directories: Directories,
         #[command(flatten)]
         output: Output,
+        /// Its name, as `harness list` prints it
         name: String,
     },
 }

@@ -26,6 +26,7 @@ pub mod metrics;
 pub mod operator;
 pub mod orders;
 pub mod output;
+pub mod places;
 pub mod policy_files;
 mod process_group;
 pub mod program;

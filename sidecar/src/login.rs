@@ -14,6 +14,7 @@ use crate::accounts::store::StoreError;
 use crate::accounts::{Millis, Record, Store};
 use crate::config::StoreKeyFile;
 use crate::credentials::{Catalogue, InstallationKey, Surroundings};
+use crate::places;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -50,8 +51,8 @@ pub struct Import {
     /// Also if an account of somebody else is stored under that name
     #[arg(long)]
     replace: bool,
-    /// Configuration: catalogue/
-    #[arg(long, value_name = "DIR", default_value = "/etc/understudy")]
+    /// Configuration: catalogue/ [default: ~/.config/understudy if it is there, else /etc/understudy]
+    #[arg(long, value_name = "DIR", default_value_os_t = places::configuration(), hide_default_value = true)]
     config: PathBuf,
     #[command(flatten)]
     kept: Kept,

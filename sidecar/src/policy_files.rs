@@ -32,6 +32,7 @@ pub enum Command {
         directories: Directories,
         #[command(flatten)]
         output: Output,
+        /// Its name, as `policy list` prints it
         name: String,
     },
     /// What the rules of one policy are that another has not, and the other way round; exit status 1 if there are any
@@ -42,6 +43,7 @@ pub enum Command {
         output: Output,
         /// A policy's name, or a file (a path with a `/` in it)
         before: String,
+        /// What it is compared with, in the same form
         after: String,
     },
     /// Print a policy to start from; it allows nothing yet

@@ -11,8 +11,8 @@ use crate::operator::decisions::now;
 use crate::output::Output;
 use crate::secrets::{add, kinds};
 use crate::{
-    check, environment_file, explain, harness_files, login, orders, policy_files, quadlet, secrets, serve,
-    status, trail,
+    check, environment_file, explain, harness_files, login, orders, places, policy_files, quadlet, secrets,
+    serve, status, trail,
 };
 use anyhow::{Result, bail};
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -21,7 +21,8 @@ use understudy_harnesses::Harnesses;
 
 /// Lets AI coding agents run unattended in Podman containers without giving them a real credential.
 ///
-/// `serve` is the sidecar. The other commands are for its operator; run them in the sidecar's container:
+/// `serve` is the sidecar. The other commands are for its operator: in the sidecar's container, as below, or on the host,
+/// where `make install` and the package put this program, too.
 ///
 ///     podman exec understudy /understudy status
 #[derive(Debug, Parser)]
@@ -187,8 +188,8 @@ struct KindsArguments {
 
 #[derive(Debug, clap::Args)]
 struct ConfigDirectory {
-    /// Configuration: secrets.toml, catalogue/, harnesses/
-    #[arg(long, value_name = "DIR", default_value = "/etc/understudy")]
+    /// Configuration: secrets.toml, catalogue/, harnesses/ [default: ~/.config/understudy if it is there, else /etc/understudy]
+    #[arg(long, value_name = "DIR", default_value_os_t = places::configuration(), hide_default_value = true)]
     config: PathBuf,
 }
 

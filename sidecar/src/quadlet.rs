@@ -10,6 +10,7 @@ use clap::Subcommand;
 pub enum Command {
     /// Print the sidecar's `understudy.container`
     Sidecar {
+        /// The sidecar's image
         #[arg(long, default_value = "localhost/understudy")]
         image: String,
         /// A Podman secret that secrets.toml names; can be repeated

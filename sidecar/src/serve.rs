@@ -23,8 +23,8 @@ use crate::audit::Audit;
 use crate::ceiling;
 use crate::config::Directories;
 use crate::configuration::{Configuration, Live, Remember};
+use crate::connection::doors::Doors;
 use crate::connection::published::{self, Pool};
-use crate::connection::ssh::admission::admission;
 use crate::connection::{self, Redirected};
 use crate::container::Container;
 use crate::credentials::Surroundings;
@@ -173,7 +173,7 @@ fn build(
             Ok(asked.of_account(&declared.current(), name))
         }),
         metrics: Box::new(move |status| counts.metrics().text(status)),
-        admission: Box::new(move |grants, host, port| admission(&keys.current(), grants, host, port)),
+        doors: Box::new(move |grants, host, port| Doors::of(&keys.current(), grants, host, port)),
         bell: Arc::clone(lines.bell()),
         lines: Box::new(move |from| lines.since(from)),
         start: Box::new(move |container, sockets, leased| {

@@ -72,6 +72,7 @@ fn twice_is_as_once_and_uninstall_leaves_nothing() {
     assert_eq!(place.files(), once);
     remove(&place.layout).unwrap();
     assert_eq!(place.files(), BTreeMap::new());
+    assert!(!place.layout.state.exists() && !place.layout.configuration.exists());
     assert!(remove(&place.layout).unwrap().is_empty());
 }
 

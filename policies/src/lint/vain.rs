@@ -70,7 +70,7 @@ impl<'r> Search<'r> {
     fn of(&mut self, allow: Placed<'r>) -> Result<Option<Vain<'r>>, TooMany> {
         let rule = allow.1;
         let methods = rule.conditions.methods();
-        let unseen = rule.tcp || rule.splice;
+        let unseen = !rule.is_for_requests() || rule.splice;
         let mut by: Vec<usize> = Vec::new();
         for host in &rule.hosts {
             let about: Vec<usize> = self.index.covering(host).into_iter().map(|(_, at)| at).collect();

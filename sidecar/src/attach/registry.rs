@@ -27,7 +27,7 @@ use crate::accounts::{Arming, Record};
 use crate::attach::descriptors::{Sockets, verify};
 use crate::attach::revocations::Revocations;
 use crate::bell::Bell;
-use crate::connection::ssh::admission::Admission;
+use crate::connection::doors::Doors;
 use crate::container::Container;
 use crate::credentials::report::Holders;
 use crate::credentials::{Asked, Grants, Rights, Terms, Vault};
@@ -47,8 +47,8 @@ pub type DecideRights = Box<dyn Fn(&Asked) -> Rights + Send + Sync>;
 /// Whether the operator may decide so about a container, or about all.
 pub type MayDecide = Box<dyn Fn(&Rule, &[ManagedFile]) -> Result<(), Refusal> + Send + Sync>;
 pub type ReportSecrets = Box<dyn Fn(&Holders) -> Vec<SecretStatus> + Send + Sync>;
-/// Whom git over SSH lets in at a host and port, of a container with these grants.
-pub type Admit = Box<dyn Fn(&Grants, &HostName, u16) -> Admission + Send + Sync>;
+/// Whom other protocols let in at a host and port, of a container with these grants.
+pub type Admit = Box<dyn Fn(&Grants, &HostName, u16) -> Doors + Send + Sync>;
 /// Keeps the account of that name, and gives the secrets that are declared to be it, each with whether it may be granted to
 /// the container that logged in.
 pub type KeepLogin =
@@ -79,7 +79,7 @@ pub struct RegistryParts {
     pub own_cookie: u64,
     /// Problems of the configuration now, for `status`.
     pub problems: Box<dyn Fn() -> Vec<String> + Send + Sync>,
-    pub admission: Admit,
+    pub doors: Admit,
     /// Rung when there is a line more, or what is asked has changed.
     pub bell: Arc<Bell>,
     /// Audit lines from a number on.

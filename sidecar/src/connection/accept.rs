@@ -17,6 +17,7 @@ use super::classify::{Classified, Hello, LIMIT, classify};
 use super::connect::{self, Asked};
 use super::identity::{Standing, of_plain, of_tls};
 use super::line::{Fault, Line};
+use super::postgres::{self, Postgres};
 use super::raw;
 use super::refusal;
 use super::splice::{self, By, Splice};
@@ -112,6 +113,7 @@ async fn converse(
     let established = Box::pin(establish(stream, container, gateway, line, worker)).await?;
     let (stream, http2, downstream) = match established {
         Established::Requests { stream, http2, downstream } => (stream, http2, downstream),
+        Established::Postgres(session) => return Box::pin(session.serve(container, gateway, line)).await,
         Established::Ssh(ssh) => return Box::pin(ssh.serve(container, gateway, line)).await,
         Established::Splice(splice) => return Box::pin(splice.serve(container, gateway, line)).await,
     };
@@ -136,6 +138,7 @@ enum Established {
     Splice(Splice),
     /// One command of git's.
     Ssh(Ssh),
+    Postgres(Postgres),
 }
 
 impl Established {
@@ -193,6 +196,15 @@ async fn establish(
             };
             if identity.standing == Standing::LookedUp
                 && let Some(name) = &identity.name
+                && hello.alpn.iter().any(|name| name == postgres::ALPN)
+                && let Some(host) =
+                    postgres::server(&gateway.vault().current(), container, &Origin::Name(name.clone()), port)
+            {
+                let (host, stream) = (host.clone(), Replay::new(first.freeze(), stream));
+                return Ok(Established::Postgres(Postgres { stream, host, port, direct: true }));
+            }
+            if identity.standing == Standing::LookedUp
+                && let Some(name) = &identity.name
                 && let Some(permit) = splice::permit(gateway, container, name, port)
             {
                 line.entry(|entry| {
@@ -230,6 +242,15 @@ async fn establish(
                 return Err(Fault::new(Reason::Internal, "a server without a name"));
             };
             Ok(Established::Ssh(Ssh { stream: Replay::new(first.freeze(), stream), host, port }))
+        }
+        Classified::Other
+            if postgres::server(&gateway.vault().current(), container, &origin, port).is_some() =>
+        {
+            let Origin::Name(host) = origin else {
+                return Err(Fault::new(Reason::Internal, "a server without a name"));
+            };
+            let stream = Replay::new(first.freeze(), stream);
+            Ok(Established::Postgres(Postgres { stream, host, port, direct: false }))
         }
         Classified::Other => match raw::permit(container, &origin, port) {
             Ok(permit) => {

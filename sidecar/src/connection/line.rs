@@ -39,6 +39,10 @@ impl Fault {
         Self { reason: None, detail: detail.to_owned(), rule: None }
     }
 
+    pub(super) fn reason(&self) -> Option<Reason> {
+        self.reason
+    }
+
     /// As the container is told it.
     pub(super) fn message(&self) -> String {
         let code = self.reason.map(|reason| format!("{}: ", reason.code())).unwrap_or_default();

@@ -16,6 +16,7 @@ use super::aws;
 use super::catalogue::{Catalogue, Creates, Kind, Pattern};
 use super::expiry::Expiry;
 use super::placement::{BasicHalf, Placement};
+use super::postgres;
 use super::scope::Scope;
 use super::source::Source;
 use super::source::written::Written;
@@ -27,9 +28,9 @@ pub struct Declaration {
     pub name: String,
     pub kind: SecretKind,
     pub source: Source,
-    /// Where it may be sent in requests; never empty but for SSH keys, which are in none.
+    /// Where it may be sent in requests; never empty but for SSH keys and passwords of PostgreSQL, which are in none.
     pub hosts: Vec<HostPattern>,
-    /// Where in a request it may stand; empty for SSH keys, and for access keys, which sign it.
+    /// Where in a request it may stand; empty for SSH keys and passwords of PostgreSQL, and for access keys, which sign it.
     pub placements: Vec<Placement>,
     /// With which methods and for which paths.
     pub scope: Scope,
@@ -53,6 +54,8 @@ pub struct Declaration {
     pub ssh: Option<Server>,
     /// What an access key may sign.
     pub aws: Option<aws::Binding>,
+    /// Where a password of PostgreSQL logs in.
+    pub postgres: Option<postgres::Server>,
     /// `secrets.toml:3`.
     pub place: String,
 }
@@ -145,6 +148,9 @@ struct Raw {
     services: Option<Spanned<OneOrMany<String>>>,
     regions: Option<Spanned<OneOrMany<String>>>,
     buckets: Option<Spanned<OneOrMany<String>>>,
+    database: Option<Spanned<String>>,
+    sslmode: Option<Spanned<String>>,
+    auth: Option<Spanned<OneOrMany<String>>>,
 }
 
 #[derive(Deserialize)]
@@ -200,25 +206,56 @@ impl Reader<'_> {
         })?;
         let source = written.source(at).map_err(|(at, message)| self.error(at, message))?;
         self.of_account(at, kind, &source, like)?;
+        let in_no_request = [
+            ("like", start(&raw.like)),
+            ("placements", start(&raw.placements)),
+            ("methods", start(&raw.methods)),
+            ("paths", start(&raw.paths)),
+            ("downloads", start(&raw.downloads)),
+            ("prefix", start(&raw.prefix)),
+            ("pattern", start(&raw.pattern)),
+            ("minting", start(&raw.minting)),
+        ];
+        let (database, sslmode, auth) = (raw.database, raw.sslmode, raw.auth);
+        let aws = aws::Written { services: raw.services, regions: raw.regions, buckets: raw.buckets };
+        if kind == SecretKind::Postgres {
+            aws.none().map_err(|(at, message)| self.error(at, message))?;
+            self.only_of(kind, &in_no_request)?;
+            self.only_of(kind, &[("host-keys", start(&raw.host_keys))])?;
+            let (port, user) = (raw.port, raw.user);
+            let written = postgres::Written { hosts: &raw.hosts, port, user, database, sslmode, auth };
+            let server = written.server(at).map_err(|(at, message)| self.error(at, message))?;
+            return Ok(Declaration {
+                name,
+                kind,
+                source,
+                hosts: Vec::new(),
+                placements: Vec::new(),
+                scope: Scope::default(),
+                downloads: Vec::new(),
+                foreign: raw.foreign,
+                grant_to: self.grant_to(&raw.grant_to)?,
+                env: raw.env.map(|env| self.variable(env)).transpose()?,
+                prefix: None,
+                expires: raw.expires.map(|expires| self.expires(&expires)).transpose()?,
+                pattern: None,
+                like: None,
+                minting: BTreeSet::new(),
+                ssh: None,
+                aws: None,
+                postgres: Some(server),
+                place: format!("{}:{}", self.file, position(self.text, at).0),
+            });
+        }
+        let postgres =
+            postgres::Written { hosts: &raw.hosts, port: None, user: None, database, sslmode, auth };
+        postgres.none().map_err(|(at, message)| self.error(at, message))?;
         let ssh =
             ssh::Written { hosts: &raw.hosts, port: raw.port, user: raw.user, host_keys: raw.host_keys };
-        let aws = aws::Written { services: raw.services, regions: raw.regions, buckets: raw.buckets };
         if kind == SecretKind::SshKey {
             aws.none().map_err(|(at, message)| self.error(at, message))?;
-            self.only_of(
-                kind,
-                &[
-                    ("like", raw.like.map(|key| key.span().start)),
-                    ("placements", start(&raw.placements)),
-                    ("methods", start(&raw.methods)),
-                    ("paths", start(&raw.paths)),
-                    ("downloads", start(&raw.downloads)),
-                    ("env", start(&raw.env)),
-                    ("prefix", start(&raw.prefix)),
-                    ("pattern", start(&raw.pattern)),
-                    ("minting", start(&raw.minting)),
-                ],
-            )?;
+            self.only_of(kind, &in_no_request)?;
+            self.only_of(kind, &[("env", start(&raw.env))])?;
             let server = ssh.server(at).map_err(|(at, message)| self.error(at, message))?;
             return Ok(Declaration {
                 name,
@@ -238,6 +275,7 @@ impl Reader<'_> {
                 minting: BTreeSet::new(),
                 ssh: Some(server),
                 aws: None,
+                postgres: None,
                 place: format!("{}:{}", self.file, position(self.text, at).0),
             });
         }
@@ -290,6 +328,7 @@ impl Reader<'_> {
             like: like.cloned(),
             ssh: None,
             aws,
+            postgres: None,
             place: format!("{}:{}", self.file, position(self.text, at).0),
         })
     }
@@ -384,7 +423,7 @@ impl Reader<'_> {
             return match kind {
                 SecretKind::Bearer | SecretKind::Oauth => Ok(vec![Placement::bearer()]),
                 SecretKind::Basic => Ok(vec![Placement::Basic(BasicHalf::Password)]),
-                SecretKind::SshKey | SecretKind::Aws => Ok(Vec::new()),
+                SecretKind::SshKey | SecretKind::Aws | SecretKind::Postgres => Ok(Vec::new()),
                 SecretKind::ApiKey => Err(self.error(
                     at,
                     "`placements` is missing: say where the key stands, as `placements = [\"header x-api-key\"]`",

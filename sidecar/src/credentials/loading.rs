@@ -8,7 +8,7 @@ use std::time::Instant;
 use zeroize::Zeroizing;
 
 use super::aws::AwsKey;
-use super::catalogue::Catalogue;
+use super::catalogue::{Alphabet, Catalogue};
 use super::declaration::Declaration;
 use super::installation_key::InstallationKey;
 use super::known::KnownStandIns;
@@ -125,6 +125,11 @@ impl Loading<'_> {
     }
 
     fn shaped(&self, of: &Declaration, value: &Arc<SecretValue>) -> Result<String, Rejected> {
+        if of.postgres.is_some() {
+            // A password has no shape that a client could ask for. Its length stays, for answers keep theirs.
+            let length = value.expose().len();
+            return Ok(stand_in::of_shape(self.key, &of.name, "", Alphabet::Base62, length));
+        }
         stand_in::derive(self.key, &of.name, value, self.look(of))
             .map_err(|error| Rejected { error: error.to_string(), value: Some(Arc::clone(value)) })
     }
@@ -151,7 +156,11 @@ impl Loading<'_> {
         if declaration.aws.is_some() {
             return self.aws_key(bytes, declaration);
         }
-        let (value, scheme) = SecretValue::from_pasted(bytes).map_err(|error| error.to_string())?;
+        let read = match declaration.postgres {
+            Some(_) => SecretValue::from_bytes(bytes).map(|value| (value, None)),
+            None => SecretValue::from_pasted(bytes),
+        };
+        let (value, scheme) = read.map_err(|error| error.to_string())?;
         let of = |other: &&Declaration| stand_in::is_of(self.key, &other.name, &value, self.look(other));
         if let Some(other) = all.iter().find(of) {
             return Err(format!(

@@ -10,7 +10,6 @@ use understudy_control::SecretStatus;
 use super::declaration::Declaration;
 use super::expiry::{Day, Notice};
 use super::ledger::Ledger;
-use super::ssh::Server;
 use super::vault::{Secret, Vault};
 
 /// The most holders that are named.
@@ -55,13 +54,15 @@ pub fn report(
                 source: declaration.source.to_string(),
                 usable: vault.secret(&declaration.name).is_some(),
                 problem: problem.or_else(|| over(declaration, today)),
-                hosts: declaration
-                    .ssh
-                    .as_ref()
-                    .map_or_else(|| shown(&declaration.hosts), Server::shown_hosts),
-                placements: match &declaration.aws {
-                    Some(_) => vec!["signature".to_owned()],
-                    None => shown(&declaration.placements),
+                hosts: match (&declaration.ssh, &declaration.postgres) {
+                    (Some(server), _) => server.shown_hosts(),
+                    (_, Some(server)) => server.shown_hosts(),
+                    (None, None) => shown(&declaration.hosts),
+                },
+                placements: match (&declaration.aws, &declaration.postgres) {
+                    (Some(_), _) => vec!["signature".to_owned()],
+                    (_, Some(server)) => vec![format!("password of {}", server.user())],
+                    (None, None) => shown(&declaration.placements),
                 },
                 expires: declaration.expires.map(|expiry| expiry.to_string()),
                 holders: named(holders.get(&declaration.name).map_or(&[], Vec::as_slice)),

@@ -129,12 +129,13 @@ impl Written<'_> {
 
     /// For a secret of another kind.
     pub(super) fn none(&self) -> Result<(), (usize, String)> {
-        let at = |key: &str, start: Option<usize>| {
-            start.map(|at| (at, format!("`{key}` is for `kind = \"ssh-key\"`; leave it out")))
+        let at = |key: &str, kinds: &str, start: Option<usize>| {
+            start.map(|at| (at, format!("`{key}` is for {kinds}; leave it out")))
         };
-        let port = at("port", self.port.as_ref().map(|key| key.span().start));
-        let user = at("user", self.user.as_ref().map(|key| key.span().start));
-        let host_keys = at("host-keys", self.host_keys.as_ref().map(|key| key.span().start));
+        let (both, own) = ("`kind = \"ssh-key\"` and `\"postgres\"`", "`kind = \"ssh-key\"`");
+        let port = at("port", both, self.port.as_ref().map(|key| key.span().start));
+        let user = at("user", both, self.user.as_ref().map(|key| key.span().start));
+        let host_keys = at("host-keys", own, self.host_keys.as_ref().map(|key| key.span().start));
         port.or(user).or(host_keys).map_or(Ok(()), Err)
     }
 }

@@ -19,6 +19,7 @@ use understudy_policies::{Policies, Policy, PolicySet, builtin, document::closes
 use self::several::Part;
 use super::aws;
 use super::grants::{self, Choice, Grants};
+use super::postgres;
 use super::rights::Asked;
 use super::ssh;
 use super::vault::{Secret, Vault};
@@ -83,6 +84,10 @@ pub fn terms(
     placement.files.extend(ssh.files);
     placement.login_files.extend(ssh.login_files);
     placement.stand_ins.extend(ssh.stand_ins);
+    let passwords = choices.iter().flat_map(Choice::secrets);
+    let passwords =
+        passwords.filter_map(|secret| Some((secret.declaration().postgres.as_ref()?, secret.stand_in())));
+    placement.files.extend(postgres::passfile(passwords));
     for secret in choices.iter().flat_map(Choice::secrets) {
         let Some(key) = secret.aws_key() else { continue };
         let (file, login_file) = aws::file(key, secret.stand_in());
@@ -212,6 +217,16 @@ fn environment(
     }
     for secret in choice.others.iter().filter(|secret| secret.ssh_key().is_none()) {
         let declaration = secret.declaration();
+        if let Some(server) = &declaration.postgres {
+            for (name, value) in postgres::environment(server, declaration.env.as_deref(), secret.stand_in())
+            {
+                if env.contains_key(&name) {
+                    return Err(taken(&name, secret));
+                }
+                env.insert(name, value);
+            }
+            continue;
+        }
         if let Some(key) = secret.aws_key() {
             for (name, stand_in) in aws::environment(key, secret.stand_in()) {
                 if env.insert(name.to_owned(), stand_in.to_owned()).is_some() {

@@ -238,6 +238,13 @@ impl Vault {
         self.declarations().filter(is_for)
     }
 
+    /// Every password that is for this PostgreSQL server, also those that cannot be used.
+    pub fn postgres_at(&self, host: &HostName, port: u16) -> impl Iterator<Item = &Declaration> {
+        let is_for =
+            move |d: &&Declaration| d.postgres.as_ref().is_some_and(|server| server.is_at(host, port));
+        self.declarations().filter(is_for)
+    }
+
     /// By which containers know the sidecar when it answers for an SSH server. None without an installation key.
     pub fn ssh_host_key(&self) -> Option<HostKey> {
         self.key.as_ref().map(HostKey::of)

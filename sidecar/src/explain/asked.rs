@@ -1,4 +1,5 @@
-//! What is asked about: a request, bytes of another protocol, or one command of git's over SSH. Pure.
+//! What is asked about: a request, bytes of another protocol, one command of git's over SSH, or a session of
+//! PostgreSQL. Pure.
 
 use std::fmt;
 
@@ -9,8 +10,8 @@ use understudy_policies::HostName;
 use crate::connection::ssh::command::{Command, CommandError, Service};
 
 /// How it may be written.
-pub const FORMS: &str =
-    "`https://api.example.com/v1/x`, `tcp://HOST:PORT`, `ssh://git@HOST/OWNER/REPO` or `git@HOST:OWNER/REPO`";
+pub const FORMS: &str = "`https://api.example.com/v1/x`, `tcp://HOST:PORT`, `ssh://git@HOST/OWNER/REPO`, `git@HOST:OWNER/REPO` or \
+     `postgres://USER@HOST/DATABASE`";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
@@ -31,6 +32,13 @@ pub enum Asked {
         service: Service,
         /// As git puts it into its command.
         repository: String,
+    },
+    Postgres {
+        /// As whom it logs in, if that was written.
+        user: Option<String>,
+        host: HostName,
+        port: u16,
+        database: String,
     },
 }
 
@@ -53,6 +61,12 @@ impl Asked {
         if let ("ssh", None) = (scheme, uri.query()) {
             return Self::git(user, host, uri.port_u16().unwrap_or(22), uri.path(), method);
         }
+        if let ("postgres" | "postgresql", None) = (scheme, uri.query()) {
+            if method.is_some() {
+                bail!("a session of PostgreSQL has no method");
+            }
+            return Self::postgres(user, host, uri.port_u16().unwrap_or(5432), uri.path());
+        }
         if user.is_some() {
             bail!("leave out what stands before the `@`");
         }
@@ -73,6 +87,20 @@ impl Asked {
         };
         let target = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
         Ok(Self::Web { method: method.unwrap_or("GET").to_owned(), host, port, target })
+    }
+
+    fn postgres(user: Option<&str>, host: HostName, port: u16, path: &str) -> Result<Self> {
+        if user.is_some_and(|user| user.contains(':')) {
+            bail!("leave out the password, of which nobody asks");
+        }
+        let plain = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8().map(String::from);
+        let user = user.map(plain).transpose()?;
+        let database = match (path.trim_start_matches('/'), &user) {
+            ("", Some(user)) => user.clone(),
+            ("", None) => bail!("it needs a database, as postgres://{host}/DATABASE"),
+            (name, _) => plain(name)?,
+        };
+        Ok(Self::Postgres { user, host, port, database })
     }
 
     fn git(
@@ -98,13 +126,19 @@ impl Asked {
 
     pub fn host(&self) -> &HostName {
         match self {
-            Self::Web { host, .. } | Self::Raw { host, .. } | Self::Git { host, .. } => host,
+            Self::Web { host, .. }
+            | Self::Raw { host, .. }
+            | Self::Git { host, .. }
+            | Self::Postgres { host, .. } => host,
         }
     }
 
     pub fn port(&self) -> u16 {
         match self {
-            Self::Web { port, .. } | Self::Raw { port, .. } | Self::Git { port, .. } => *port,
+            Self::Web { port, .. }
+            | Self::Raw { port, .. }
+            | Self::Git { port, .. }
+            | Self::Postgres { port, .. } => *port,
         }
     }
 }
@@ -135,6 +169,7 @@ impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Web { method, host, port, target } => write!(f, "{method} {host}:{port}{target}"),
+            Self::Postgres { host, port, database, .. } => write!(f, "postgres {host}:{port}/{database}"),
             Self::Raw { host, port } => write!(f, "tcp {host}:{port}"),
             Self::Git { host, port, service, repository, .. } => {
                 let path = repository.strip_prefix('/').unwrap_or(repository);
@@ -163,6 +198,9 @@ mod tests {
                 Some("git-receive-pack"),
                 "git-receive-pack git.example:443/org/repo.git",
             ),
+            ("postgres://app@db.example/data", None, "postgres db.example:5432/data"),
+            ("postgresql://app@db.example:6432", None, "postgres db.example:6432/app"),
+            ("postgres://db.example/a%20b", None, "postgres db.example:5432/a b"),
             ("git@git.example:org/repo", None, "git-upload-pack git.example:22/org/repo"),
             ("git@git.example:/org/repo", Some("git-upload-pack"), "git-upload-pack git.example:22/org/repo"),
             // A port, and no repository of somebody's.
@@ -201,14 +239,21 @@ mod tests {
             "tcp://a.example:99999",
             "ssh://git@10.0.0.1/o/r",
             "ssh://git@a.example/o/r?x",
+            "postgres://db.example",
+            "postgres://app:word@db.example/app",
+            "postgres://app@10.0.0.1/app",
+            "postgres://app@db.example/app?sslmode=disable",
             "git@10.0.0.1:o/r",
             "git@:o/r",
         ] {
             assert!(Asked::parse(url, None).is_err(), "{url}");
         }
-        for (url, method) in
-            [("tcp://a.example:1", "GET"), ("ssh://a.example/o/r", "GET"), ("git@a.example:o/r", "scp")]
-        {
+        for (url, method) in [
+            ("tcp://a.example:1", "GET"),
+            ("ssh://a.example/o/r", "GET"),
+            ("git@a.example:o/r", "scp"),
+            ("postgres://a.example/d", "GET"),
+        ] {
             assert!(Asked::parse(url, Some(method)).is_err(), "{url}");
         }
     }

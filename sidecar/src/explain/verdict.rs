@@ -6,14 +6,16 @@ use understudy_control::{Effect, Explained, ExplainedRule, Outcome};
 use understudy_policies::{Considered, HostName, PolicySet, Request};
 
 use super::asked::{Asked, command};
+use crate::connection::doors::Doors;
+use crate::connection::postgres::admission::Door;
 use crate::connection::ssh::admission::{Admission, another_user};
 use crate::connection::ssh::command::{Command, Service};
-use crate::decide::{Denial, Permit, decide, decide_git, decide_raw};
+use crate::decide::{Denial, Permit, decide, decide_git, decide_postgres, decide_raw};
 use crate::operator::mode::{Course, LOGGED, Mode};
 use crate::reason::Reason;
 
-/// Whom git over SSH lets in at a host and port; None where that is not known.
-pub type Admit<'a> = &'a dyn Fn(&HostName, u16) -> Option<Admission>;
+/// Whom other protocols let in at a host and port; None where that is not known.
+pub type Admit<'a> = &'a dyn Fn(&HostName, u16) -> Option<Doors>;
 
 /// By the functions that decide on it where it happens.
 pub fn explain(set: &PolicySet, mode: Mode, asked: &Asked, admit: Admit<'_>) -> Explained {
@@ -38,12 +40,20 @@ pub fn explain(set: &PolicySet, mode: Mode, asked: &Asked, admit: Admit<'_>) -> 
         Asked::Raw { .. } => {
             let explained = told(set.explain_raw(host, port));
             match admit(host, port) {
-                None | Some(Admission::NoKey) => decided(explained, decide_raw(set, host, port)),
-                Some(_) => refused(explained, for_git_alone(set, host, port)),
+                Some(doors) if doors.ssh != Admission::NoKey => {
+                    refused(explained, for_git_alone(set, host, port))
+                }
+                Some(doors) if doors.postgres != Door::NoSecret => {
+                    refused(explained, for_sessions_alone(set, host, port))
+                }
+                _ if set.is_about_postgres(host, port) => {
+                    refused(explained, for_sessions_alone(set, host, port))
+                }
+                _ => decided(explained, decide_raw(set, host, port)),
             }
         }
         Asked::Git { user, service, repository, .. } => {
-            let admission = admit(host, port);
+            let admission = admit(host, port).map(|doors| doors.ssh);
             if admission == Some(Admission::NoKey) {
                 let permit = decide_raw(set, host, port).map_err(|denial| without_key(denial, host, port));
                 return decided(told(set.explain_raw(host, port)), permit);
@@ -60,6 +70,25 @@ pub fn explain(set: &PolicySet, mode: Mode, asked: &Asked, admit: Admit<'_>) -> 
                 ..explained
             };
             decided(explained, of_git(set, asked, admission, user.as_deref(), *service, repository))
+        }
+        Asked::Postgres { user, database, .. } => {
+            let door = admit(host, port).map(|doors| doors.postgres);
+            let explained = Explained {
+                assumed: door.is_none().then(|| {
+                    format!(
+                        "that a secret of kind \"postgres\" is for {host}:{port}, and that the container was given it"
+                    )
+                }),
+                ..told(set.explain_postgres(host, port, database))
+            };
+            let closed = door.and_then(|door| door.admits(host, port, user.as_deref()).err());
+            let permit = match closed {
+                Some((reason, remedy)) => {
+                    Err(Denial { reason, policy: set.label().to_owned(), rule: None, remedy })
+                }
+                None => decide_postgres(set, host, port, database),
+            };
+            decided(explained, permit)
         }
     }
 }
@@ -122,6 +151,15 @@ fn for_git_alone(set: &PolicySet, host: &HostName, port: u16) -> Denial {
     let remedy = format!(
         "an SSH key is declared for {host}:{port}, so that only git over SSH passes there: run `understudy explain \
          ssh://{host}:{port}/OWNER/REPO`, or take the key out of secrets.toml"
+    );
+    Denial { reason: Reason::ProtocolNotAllowed, policy: set.label().to_owned(), rule: None, remedy }
+}
+
+/// Where a password of PostgreSQL is declared, or a rule is about its sessions, nothing else passes.
+fn for_sessions_alone(set: &PolicySet, host: &HostName, port: u16) -> Denial {
+    let remedy = format!(
+        "only sessions of PostgreSQL pass at {host}:{port}: run `understudy explain postgres://{host}:{port}/DATABASE`, or \
+         take the secret out of secrets.toml and `postgres` out of the policy"
     );
     Denial { reason: Reason::ProtocolNotAllowed, policy: set.label().to_owned(), rule: None, remedy }
 }
@@ -230,7 +268,7 @@ mod tests {
         explain(set, mode, &Asked::parse(url, method).unwrap(), admit)
     }
 
-    fn nobody(_: &HostName, _: u16) -> Option<Admission> {
+    fn nobody(_: &HostName, _: u16) -> Option<Doors> {
         None
     }
 
@@ -294,18 +332,29 @@ mod tests {
                          [[allow]]\nhost = \"db.example\"\nport = 5432\ntcp = true\n\
                          [[allow]]\nhost = \"bad.example\"\nport = 5432\ntcp = true\n\
                          [[deny]]\nhost = \"bad.example\"\nmethods = \"PUT\"\n\
-                         [[allow]]\nhost = \"own.example\"\nport = 22\ntcp = true\n";
+                         [[allow]]\nhost = \"own.example\"\nport = 22\ntcp = true\n\
+                         [[allow]]\nhost = [\"pg.example\", \"bare.example\"]\npostgres = true\ndatabases = \"app\"\n\
+                         [[allow]]\nhost = \"own.example\"\nport = 5432\ntcp = true\n";
 
     fn mixed() -> PolicySet {
         PolicySet::combine(vec![Arc::new(Policy::parse("mixed", "m.toml", MIXED).unwrap())])
     }
 
     /// A key for git.example alone, which logs in as `git`.
-    fn keyed(host: &HostName, port: u16) -> Option<Admission> {
+    fn keyed(host: &HostName, port: u16) -> Option<Doors> {
+        let none = Doors::none();
         Some(match (host.as_str(), port) {
-            ("git.example", 22) => Admission::As("git".to_owned()),
-            ("closed.example", 22) => Admission::Closed("it was not given it".to_owned()),
-            _ => Admission::NoKey,
+            ("git.example", 22) => Doors { ssh: Admission::As("git".to_owned()), ..none },
+            ("closed.example", 22) => {
+                Doors { ssh: Admission::Closed("it was not given it".to_owned()), ..none }
+            }
+            ("pg.example" | "own.example", 5432) => {
+                Doors { postgres: Door::Users(vec![("work".to_owned(), "app".to_owned())]), ..none }
+            }
+            ("closed.example", 5432) => {
+                Doors { postgres: Door::Closed("it was not given it".to_owned()), ..none }
+            }
+            _ => none,
         })
     }
 
@@ -332,6 +381,18 @@ mod tests {
             ("git@closed.example:org/repo", None, None, Some("credential-not-granted")),
             ("git@own.example:org/repo", None, Some("m.toml:23"), None),
             ("git@other.example:org/repo", None, None, Some("protocol-not-allowed")),
+            ("postgres://app@pg.example/app", None, Some("m.toml:27"), None),
+            ("postgresql://pg.example:5432/app", None, Some("m.toml:27"), None),
+            ("postgres://app@pg.example/other", None, None, Some("host-not-allowed")),
+            ("postgres://admin@pg.example/app", None, None, Some("credential-restricted")),
+            ("postgres://app@closed.example/app", None, None, Some("credential-not-granted")),
+            ("postgres://app@bare.example/app", None, None, Some("credential-not-granted")),
+            ("postgres://app@own.example/app", None, None, Some("host-not-allowed")),
+            ("postgres://app@db.example/app", None, None, Some("credential-not-granted")),
+            ("tcp://pg.example:5432", None, None, Some("protocol-not-allowed")),
+            ("tcp://own.example:5432", None, None, Some("protocol-not-allowed")),
+            ("tcp://bare.example:5432", None, None, Some("protocol-not-allowed")),
+            ("https://pg.example:5432", Some("GET"), None, Some("host-not-allowed")),
         ] {
             for mode in [Mode::Deny, Mode::Ask, Mode::Log] {
                 if url.starts_with("https") && mode != Mode::Deny {
@@ -360,6 +421,13 @@ mod tests {
             ("git@git.example:org/secret", None, "change or remove the denial at m.toml:7"),
             ("git@other.example:o/r", None, "declare an SSH key for other.example:22"),
             ("root@git.example:o/r", None, "write git@HOST"),
+            ("postgres://app@pg.example/other", None, "postgres = true, databases = [\"other\"]"),
+            (
+                "postgres://app@bare.example/app",
+                None,
+                "no secret of kind \"postgres\" is for bare.example:5432",
+            ),
+            ("tcp://pg.example:5432", None, "`understudy explain postgres://pg.example:5432/DATABASE`"),
         ] {
             let told = of(&mixed(), Mode::Deny, url, method, &keyed);
             assert!(told.remedy.contains(said), "{url}: {}", told.remedy);

@@ -12,6 +12,7 @@ use understudy_harnesses::{Harnesses, Purpose};
 
 use crate::control::Control;
 use crate::output::{Output, document};
+use crate::places;
 use crate::trail::filter;
 
 const PAUSE: Duration = Duration::from_millis(500);
@@ -34,8 +35,8 @@ pub struct Arm {
     /// Do not wait for the login to ask about it; `login confirm` answers
     #[arg(long)]
     no_wait: bool,
-    /// Configuration: harnesses/
-    #[arg(long, value_name = "DIR", default_value = "/etc/understudy")]
+    /// Configuration: harnesses/ [default: ~/.config/understudy if it is there, else /etc/understudy]
+    #[arg(long, value_name = "DIR", default_value_os_t = places::configuration(), hide_default_value = true)]
     config: PathBuf,
 }
 

@@ -8,6 +8,8 @@ use pingora_core::apps::{HttpServerOptions, ServerApp};
 use pingora_core::protocols::Stream;
 use pingora_core::server::configuration::ServerConf;
 use pingora_proxy::HttpProxy;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
 
 use super::engine::Engine;
 use super::{Downstream, h2_limits};
@@ -78,6 +80,8 @@ pub enum GatewayError {
     Roots(#[from] RootsError),
     #[error("{}: path of the upstream roots is not UTF-8", .0.display())]
     Path(PathBuf),
+    #[error("upstream TLS: {0}")]
+    Tls(#[from] rustls::Error),
 }
 
 pub struct Gateway {
@@ -88,6 +92,7 @@ pub struct Gateway {
     workers: Workers,
     vault: Current<Vault>,
     resolver: Current<Resolver>,
+    postgres_tls: Arc<ClientConfig>,
     proxy: Arc<HttpProxy<Engine>>,
 }
 
@@ -95,7 +100,7 @@ impl Gateway {
     /// Fails if there is no root to hold upstreams to: pingora panics then, and falls back to the platform's roots if
     /// it is given no file.
     pub fn new(parts: GatewayParts) -> Result<Arc<Self>, GatewayError> {
-        read_roots(&parts.roots_file)?;
+        let postgres_tls = postgres_tls(&read_roots(&parts.roots_file)?)?;
         let roots = parts.roots_file.to_str().ok_or_else(|| GatewayError::Path(parts.roots_file.clone()))?;
         let configuration = ServerConf {
             ca_file: Some(roots.to_owned()),
@@ -130,6 +135,7 @@ impl Gateway {
             workers: parts.workers,
             vault: parts.vault,
             resolver: parts.resolver,
+            postgres_tls,
             proxy: Arc::new(proxy),
         }))
     }
@@ -158,6 +164,11 @@ impl Gateway {
         &self.resolver
     }
 
+    /// By which PostgreSQL servers are verified: as all upstreams are.
+    pub fn postgres_tls(&self) -> &Arc<ClientConfig> {
+        &self.postgres_tls
+    }
+
     pub fn original_destination(&self) -> &dyn OriginalDestination {
         &*self.original_destination
     }
@@ -183,6 +194,22 @@ impl Gateway {
         use pingora_core::apps::HttpServerApp;
         self.proxy.http_cleanup().await;
     }
+}
+
+fn postgres_tls(roots: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, rustls::Error> {
+    let mut store = RootCertStore::empty();
+    for root in roots {
+        store.add(root.clone())?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    // As libpq does it from version 17 on.
+    config.alpn_protocols = vec![b"postgresql".to_vec()];
+    config.resumption = rustls::client::Resumption::disabled();
+    Ok(Arc::new(config))
 }
 
 impl std::fmt::Debug for Gateway {

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use lru::LruCache;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose};
+use ring::digest::{SHA256, digest};
 use rustls::ServerConfig;
 use rustls::server::ServerSessionMemoryCache;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -30,9 +31,11 @@ pub struct Leaves {
     cache: Mutex<LruCache<HostName, Cached>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Cached {
     config: Arc<ServerConfig>,
+    /// Of the leaf.
+    hash: [u8; 32],
     stale: SystemTime,
 }
 
@@ -58,15 +61,28 @@ impl Leaves {
         self.config_at(name, SystemTime::now())
     }
 
+    /// The same, with the SHA-256 of the leaf: what logins over it can be bound to (RFC 5929 section 4.1; leaves are signed
+    /// with ECDSA and SHA-256).
+    pub fn bound(&self, name: &HostName) -> Result<(Arc<ServerConfig>, [u8; 32]), LeafError> {
+        self.cached_at(name, SystemTime::now()).map(|cached| (cached.config, cached.hash))
+    }
+
     fn config_at(&self, name: &HostName, now: SystemTime) -> Result<Arc<ServerConfig>, LeafError> {
+        self.cached_at(name, now).map(|cached| cached.config)
+    }
+
+    fn cached_at(&self, name: &HostName, now: SystemTime) -> Result<Cached, LeafError> {
         if let Some(cached) = self.lock().get(name).filter(|cached| cached.stale > now) {
-            return Ok(Arc::clone(&cached.config));
+            return Ok(cached.clone());
         }
         // Minted outside the lock: two at once for one name cost a signature, a lock held costs every container.
-        let config = Arc::new(serve(mint(&self.authority, name, now)?)?);
-        let cached = Cached { config: Arc::clone(&config), stale: now + LIFETIME - MARGIN };
-        self.lock().put(name.clone(), cached);
-        Ok(config)
+        let (leaf, key) = mint(&self.authority, name, now)?;
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest(&SHA256, &leaf).as_ref());
+        let config = Arc::new(serve((leaf, key))?);
+        let cached = Cached { config, hash, stale: now + LIFETIME - MARGIN };
+        self.lock().put(name.clone(), cached.clone());
+        Ok(cached)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, LruCache<HostName, Cached>> {

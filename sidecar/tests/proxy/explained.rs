@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
-use understudy::connection::ssh::admission::admission;
+use understudy::connection::doors::Doors;
 use understudy::credentials::Rights;
 use understudy::explain::asked::Asked;
 use understudy::explain::verdict::explain;
@@ -20,7 +20,7 @@ pub(crate) fn agrees(world: &World, url: &str, method: Option<&str>, line: &serd
     let vault = world.vault.current();
     let asked = Asked::parse(url, method).unwrap();
     let told = explain(&rights.policy, Mode::Deny, &asked, &|host, port| {
-        Some(admission(&vault, &rights.grants, host, port))
+        Some(Doors::of(&vault, &rights.grants, host, port))
     });
     let decision = if line["decision"] == "allowed" { "allowed" } else { "refused" };
     let said = serde_json::to_value(&told).unwrap();

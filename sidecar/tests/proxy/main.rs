@@ -23,6 +23,8 @@ mod names;
 mod openssh;
 mod placements;
 mod pool;
+mod postgres;
+mod postgres_clients;
 #[path = "../../../integration-tests/src/mock/accounts.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the mock provider of other tests uses it, too")]
 mod provider;

@@ -40,6 +40,8 @@ pub(crate) type AnyBody = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + S
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     pub(crate) authority_pem: String,
+    /// Certificate and key of [`HOST`], for servers that are not this one.
+    pub(crate) leaf_pem: (String, String),
     pub(crate) seen: Arc<Seen>,
 }
 
@@ -84,6 +86,7 @@ impl Upstream {
             .unwrap()
             .signed_by(&leaf_key, &issuer)
             .unwrap();
+        let leaf_pem = (leaf.pem(), leaf_key.serialize_pem());
         let leaf_key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(leaf_key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
@@ -115,7 +118,7 @@ impl Upstream {
             _ => None,
         };
         tokio::spawn(accept(listener, acceptor, behind, Arc::clone(&seen)));
-        Self { address, authority_pem, seen }
+        Self { address, authority_pem, leaf_pem, seen }
     }
 
     pub(crate) fn port(&self) -> u16 {

@@ -357,7 +357,10 @@ pub(crate) fn vault(value: &str, declared: &str) -> Vault {
     let key = InstallationKey::from_bytes(&[7; 32]);
     let vault = Vault::new(declared, catalogue, &key, |_| Ok(Zeroizing::new(value.into()))).unwrap();
     let expected = |secret: &Secret| {
-        secret.ssh_key().is_some() || secret.aws_key().is_some() || secret.stand_in() == STAND_IN
+        secret.ssh_key().is_some()
+            || secret.postgres_password().is_some()
+            || secret.aws_key().is_some()
+            || secret.stand_in() == STAND_IN
     };
     assert!(vault.secret("provider").is_none_or(expected));
     vault

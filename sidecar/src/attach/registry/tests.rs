@@ -17,6 +17,8 @@ use crate::accounts::Token;
 use crate::accounts::record::{StandIns, Tokens};
 use crate::attach::descriptors::tests::{good as sockets, publishing};
 use crate::audit::Audit;
+use crate::connection::doors::Doors;
+use crate::connection::postgres::admission::Door;
 use crate::connection::ssh::admission::Admission;
 use crate::credentials::Grants;
 use crate::current::Current;
@@ -106,10 +108,13 @@ fn stand() -> Stand {
         own_cookie: 0,
         problems: Box::new(Vec::new),
         metrics: Box::new(|_| String::new()),
-        admission: Box::new(|grants, host, _| match (host.as_str(), grants.contains("a")) {
-            ("git.example", true) => Admission::As("git".to_owned()),
-            ("git.example", false) => Admission::Closed("secret `a` is for git.example".to_owned()),
-            _ => Admission::NoKey,
+        doors: Box::new(|grants, host, _| {
+            let ssh = match (host.as_str(), grants.contains("a")) {
+                ("git.example", true) => Admission::As("git".to_owned()),
+                ("git.example", false) => Admission::Closed("secret `a` is for git.example".to_owned()),
+                _ => Admission::NoKey,
+            };
+            Doors { ssh, postgres: Door::NoSecret }
         }),
         bell: Arc::clone(audit.bell()),
         lines: Box::new(move |from| kept.since(from)),

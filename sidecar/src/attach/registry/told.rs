@@ -25,7 +25,7 @@ impl Registry {
         let rights = self.rights(entry);
         let asked = Asked::parse(&wanted.url, wanted.method.as_deref())
             .map_err(|error| Refusal::new(format!("{error:#}"), format!("write it as {}", asked::FORMS)))?;
-        let admit = |host: &HostName, port| Some((self.parts.admission)(&rights.grants, host, port));
+        let admit = |host: &HostName, port| Some((self.parts.doors)(&rights.grants, host, port));
         let explained = verdict::explain(&rights.policy, rights.mode, &asked, &admit);
         let stopped = match self.not_revoked(id) {
             Err(Refusal { remedy, .. }) => {

@@ -1,0 +1,305 @@
+//! Sessions with a PostgreSQL server that a secret of kind `postgres` is for. Both logins end here: the container's, where
+//! only a stand-in that was granted lets in ([`door`]), and the server's, where the real password does ([`upstream`]). What
+//! passes between them afterwards is the session ([`pump`]). A request to cancel comes on a connection of its own
+//! ([`sessions`]).
+
+pub mod admission;
+mod door;
+pub mod message;
+mod pump;
+mod sessions;
+mod upstream;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
+use understudy_policies::HostName;
+
+pub use self::sessions::Sessions;
+
+pub(super) use self::door::ALPN;
+use self::door::Visitor;
+use self::message::{CancelKey, Opening, Startup, say};
+use self::sessions::Target;
+use self::upstream::{Upstream, Use};
+use super::line::{Fault, Line};
+use super::relay::Passed;
+use crate::container::Container;
+use crate::credentials::Vault;
+use crate::credentials::scrub::Replacer;
+use crate::decide::{Permit, decide_postgres};
+use crate::dns::Origin;
+use crate::operator::{ended, within_limits};
+use crate::proxy::{Gateway, Replay};
+use crate::reason::Reason;
+
+/// For a side to read what it was told last, or to notice that the other one has gone.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// A connection to such a server.
+pub(super) struct Postgres {
+    pub(super) stream: Replay,
+    pub(super) host: HostName,
+    pub(super) port: u16,
+    /// Whether its first bytes are a ClientHello.
+    pub(super) direct: bool,
+}
+
+/// The server, if a secret of the installation is for it, with or without a grant, or a rule of the container is about it:
+/// then it is never passed through.
+pub(super) fn server<'o>(
+    vault: &Vault,
+    container: &Container,
+    origin: &'o Origin,
+    port: u16,
+) -> Option<&'o HostName> {
+    let Origin::Name(name) = origin else { return None };
+    let declared = vault.postgres_at(name, port).next().is_some();
+    (declared || container.rights().policy.is_about_postgres(name, port)).then_some(name)
+}
+
+impl Postgres {
+    /// Ok once the session, or the request to cancel, has ended by itself. Dropping it cuts both connections.
+    pub(super) async fn serve(
+        self,
+        container: &Arc<Container>,
+        gateway: &Gateway,
+        line: &mut Line,
+    ) -> Result<(), Fault> {
+        let Self { stream, host, port, direct } = self;
+        line.entry(|entry| {
+            (entry.protocol, entry.host, entry.port) = ("postgres", Some(host.to_string()), Some(port));
+        });
+        let leaves = gateway.leaves();
+        let opened = timeout(gateway.limits().handshake, async {
+            let visitor =
+                if direct { Visitor::direct(stream, &host, leaves).await? } else { Visitor::new(stream) };
+            visitor.opening(&host, leaves).await
+        });
+        let late = |_| Fault::new(Reason::Timeout, "no PostgreSQL client has said so in time");
+        let (mut visitor, opening) = match opened.await.map_err(late)? {
+            Ok(opened) => opened,
+            Err(door::Refused { visitor, fault }) => {
+                if let Some(visitor) = visitor {
+                    visitor.dismiss(&last_words(None, &fault)).await;
+                }
+                return Err(fault);
+            }
+        };
+        let startup = match opening {
+            Opening::Start(startup) => startup,
+            Opening::Cancel(key) => return cancel(key, (&host, port), container, gateway, line).await,
+            Opening::Tls | Opening::Gss => return Err(Fault::new(Reason::Internal, "no opening")),
+        };
+        line.entry(|entry| {
+            entry.method = Some("connect".to_owned());
+            entry.path = Some(format!("/{}", startup.database()));
+        });
+        let session = Session { host, port, startup, container, gateway };
+        match session.begin(&mut visitor, line).await {
+            Ok(begun) => session.run(visitor, begun, line).await,
+            Err(upstream::Refused { fault, sqlstate }) => {
+                visitor.dismiss(&last_words(sqlstate.as_deref(), &fault)).await;
+                Err(fault)
+            }
+        }
+    }
+}
+
+/// A session that a container has asked for.
+struct Session<'s> {
+    host: HostName,
+    port: u16,
+    startup: Startup,
+    container: &'s Arc<Container>,
+    gateway: &'s Gateway,
+}
+
+/// A session that the server is ready for.
+struct Begun {
+    upstream: Upstream,
+    secret: String,
+    permit: Permit,
+}
+
+impl Session<'_> {
+    /// In the order in which `explain` tells it: the login, the policy, the server.
+    async fn begin(&self, visitor: &mut Visitor, line: &mut Line) -> Result<Begun, upstream::Refused> {
+        let Self { host, port, startup, container, gateway } = self;
+        let patience = gateway.limits().handshake;
+        if let Some(negotiation) = startup.negotiation() {
+            visitor.say(&negotiation).await?;
+        }
+        let (vault, rights) = (gateway.vault().current(), container.rights());
+        let login = visitor.login(startup.user(), &vault, &rights.grants, (host, *port));
+        let secret =
+            timeout(patience, login).await.map_err(|_| Fault::new(Reason::Timeout, "no login in time"));
+        let secret = match secret? {
+            Ok(secret) => secret,
+            Err(door::Rejected { fault, secrets }) => {
+                line.entry(|entry| entry.secrets = secrets);
+                return Err(fault.into());
+            }
+        };
+        line.entry(|entry| entry.secrets = vec![secret.clone()]);
+        let permit = decide_postgres(&rights.policy, host, *port, startup.database()).map_err(Fault::of)?;
+        line.entry(|entry| entry.rule = Some(permit.rule().to_owned()));
+        within_limits(container).map_err(Fault::of)?;
+        container
+            .rates
+            .take(&permit.given().rates, std::time::Instant::now())
+            .map_err(|_| Fault::new(Reason::RateLimited, "more connections than the rule's `rate`"))?;
+        let using = Use::of(&vault, &secret, host, *port)?;
+        let connecting = timeout(patience, upstream::connect(gateway, &permit, &using, startup));
+        let late = |_| Fault::new(Reason::UpstreamTimeout, &format!("{host}: no session in time"));
+        let upstream = connecting.await.map_err(late)??;
+        Ok(Begun { upstream, secret, permit })
+    }
+
+    async fn run(&self, mut visitor: Visitor, begun: Begun, line: &mut Line) -> Result<(), Fault> {
+        let Self { host, port, startup, container, gateway } = self;
+        let Begun { upstream: Upstream { stream, greeting, key }, secret, permit } = begun;
+        let mut hello = say::ok();
+        let registered = match key {
+            Some(key) => {
+                let given = random_key()?;
+                hello.extend(given.message());
+                let (host, database) = (host.clone(), startup.database().to_owned());
+                let target = Target { host, port: *port, database, secret: secret.clone(), key };
+                Some(container.postgres.register(given, target))
+            }
+            None => None,
+        };
+        hello.extend(greeting);
+        visitor.say(&hello).await?;
+        let passed = Passed::new(container);
+        line.passes(permit.rule(), &passed);
+        let replacer =
+            Replacer::new(container.holdings.scrub(&gateway.vault().current(), &container.rights().grants));
+        let (mut ends, mut down) = pump::ends(visitor.stream, stream, replacer);
+        let result = tokio::select! {
+            result = pump::pump(&mut ends, &mut down, &passed) => result,
+            fault = self.withdrawn(&secret) => Err(fault),
+        };
+        if let Err(fault) = &result {
+            down.tell(&last_words(None, fault)).await;
+        }
+        line.entry(|entry| entry.scrubbed = down.replaced());
+        drop(registered);
+        result
+    }
+
+    /// Returns once policy or grants do not allow it any more.
+    async fn withdrawn(&self, secret: &str) -> Fault {
+        let mut changing = self.container.changing();
+        loop {
+            if let Some(denial) = ended(self.container) {
+                return Fault::of(denial);
+            }
+            let rights = self.container.rights();
+            if !rights.grants.contains(secret) {
+                return Fault::new(Reason::CredentialNotGranted, &format!("secret `{secret}` was withdrawn"));
+            }
+            let still = decide_postgres(&rights.policy, &self.host, self.port, self.startup.database());
+            if let Err(denial) = still {
+                return Fault::changed(denial);
+            }
+            if changing.changed().await.is_err() {
+                return Fault::new(Reason::Revoked, "");
+            }
+        }
+    }
+}
+
+/// Passes a request to cancel on, if it is for a session of this container with that server. As with the server itself,
+/// nobody is told what became of it.
+async fn cancel(
+    given: CancelKey,
+    (host, port): (&HostName, u16),
+    container: &Arc<Container>,
+    gateway: &Gateway,
+    line: &mut Line,
+) -> Result<(), Fault> {
+    line.entry(|entry| entry.method = Some("cancel".to_owned()));
+    let target =
+        container.postgres.target(given).filter(|target| target.host == *host && target.port == port);
+    let unknown = || Fault::new(Reason::ForeignCredential, "to cancel in no session of this container there");
+    let target = target.ok_or_else(unknown)?;
+    line.entry(|entry| {
+        entry.path = Some(format!("/{}", target.database));
+        entry.secrets = vec![target.secret.clone()];
+    });
+    let permit = decide_postgres(&container.rights().policy, host, port, &target.database);
+    let permit = permit.map_err(Fault::of)?;
+    line.entry(|entry| entry.rule = Some(permit.rule().to_owned()));
+    within_limits(container).map_err(Fault::of)?;
+    let using = Use::of(&gateway.vault().current(), &target.secret, host, port)?;
+    let talk = async {
+        let (mut stream, _) = upstream::open(gateway, &permit, &using.server).await?;
+        line.passes(permit.rule(), &Passed::new(container));
+        let failed = |error: std::io::Error| Fault::new(Reason::UpstreamFailed, &format!("{host}: {error}"));
+        stream.write_all(&target.key.request()).await.map_err(failed)?;
+        stream.flush().await.map_err(failed)?;
+        // The server closes once it has passed it on; only then may the client believe that.
+        drop(stream.read(&mut [0]).await);
+        Ok(())
+    };
+    let late = |_| Fault::new(Reason::UpstreamTimeout, &format!("{host}: not cancelled in time"));
+    timeout(gateway.limits().handshake, talk).await.map_err(late)?
+}
+
+fn last_words(sqlstate: Option<&str>, fault: &Fault) -> Vec<u8> {
+    say::fatal(sqlstate.unwrap_or_else(|| of_reason(fault.reason())), &fault.message())
+}
+
+/// PostgreSQL's own codes (its manual, appendix A), so that clients do what they do in such a case.
+fn of_reason(reason: Option<Reason>) -> &'static str {
+    match reason {
+        // protocol_violation
+        Some(Reason::Malformed) => "08P01",
+        // feature_not_supported
+        Some(Reason::ProtocolNotAllowed) => "0A000",
+        // invalid_password
+        Some(Reason::ForeignCredential | Reason::CredentialMisdirected) => "28P01",
+        // too_many_connections
+        Some(Reason::RateLimited | Reason::LimitReached | Reason::Overloaded) => "53300",
+        // connection_failure
+        Some(Reason::UpstreamFailed | Reason::UnreadableAnswer) | None => "08006",
+        // sqlclient_unable_to_establish_sqlconnection
+        Some(
+            Reason::UpstreamUntrusted
+            | Reason::UpstreamTimeout
+            | Reason::UpstreamProxyFailed
+            | Reason::NameNotFound
+            | Reason::PrivateAddress
+            | Reason::CredentialInClear,
+        ) => "08001",
+        // internal_error
+        Some(Reason::Internal) => "XX000",
+        // invalid_authorization_specification
+        Some(_) => "28000",
+    }
+}
+
+/// Letters, for a message of SCRAM.
+fn nonce() -> Result<String, Fault> {
+    random::<18>().map(|bytes| BASE64_STANDARD.encode(bytes))
+}
+
+fn random_key() -> Result<CancelKey, Fault> {
+    let ([a, b, c, d], key) = (random()?, random()?);
+    // Clients show it as the number of a process.
+    Ok(CancelKey { process: [a & 0x7f, b, c, d], key })
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Fault> {
+    let mut bytes = [0; N];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map(|()| bytes).map_err(|_| Fault::new(Reason::Internal, "no random bytes"))
+}

@@ -1,0 +1,44 @@
+//! Where the directories of an installation are, if nobody says: the sidecar's container has them in the system's places,
+//! and so has root; a user's own are in that user's home. So commands need no path on either side.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// The place of the control socket: `$XDG_RUNTIME_DIR/understudy/control` of a user that has it.
+pub fn control() -> PathBuf {
+    chosen(users("XDG_RUNTIME_DIR", None, "understudy/control"), "/run/understudy/control")
+}
+
+/// The place of the configuration: `~/.config/understudy` (XDG base directory specification) of a user that has it.
+pub fn configuration() -> PathBuf {
+    chosen(users("XDG_CONFIG_HOME", Some(".config"), "understudy"), "/etc/understudy")
+}
+
+/// None for root, whose installation is the system's.
+fn users(variable: &str, in_home: Option<&str>, below: &str) -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute(variable).or_else(|| Some(absolute("HOME")?.join(in_home?)))?;
+    Some(base.join(below))
+}
+
+fn chosen(users: Option<PathBuf>, systems: &str) -> PathBuf {
+    users.filter(|path| path.is_dir()).unwrap_or_else(|| Path::new(systems).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_users_own_directory_is_taken_if_it_is_there() {
+        let home = tempfile::tempdir().unwrap();
+        let own = home.path().join("understudy");
+        assert_eq!(chosen(Some(own.clone()), "/etc/understudy"), Path::new("/etc/understudy"));
+        std::fs::create_dir(&own).unwrap();
+        assert_eq!(chosen(Some(own.clone()), "/etc/understudy"), own);
+        assert_eq!(chosen(None, "/etc/understudy"), Path::new("/etc/understudy"));
+    }
+}
