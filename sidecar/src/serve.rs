@@ -17,6 +17,7 @@ use understudy_control::{ControlDirectory, HelloSecret, Listener};
 
 use crate::accounts::{Client, Keeper};
 use crate::attach::descriptors::Sockets;
+use crate::attach::own_logins::OwnLogins;
 use crate::attach::registry::{Registry, RegistryParts};
 use crate::attach::revocations::Revocations;
 use crate::audit::Audit;
@@ -182,6 +183,7 @@ fn build(
         }),
         leases: Leases::new(published_at()),
         revocations: Revocations::new(directories.state.join("revoked")),
+        own_logins: OwnLogins::new(directories.state.join("own-logins")),
         authority: certificate,
         range,
         own_cookie,

@@ -25,6 +25,7 @@ use understudy_policies::{HostName, Rule};
 use crate::accounts::login::KeepError;
 use crate::accounts::{Arming, Record};
 use crate::attach::descriptors::{Sockets, verify};
+use crate::attach::own_logins::OwnLogins;
 use crate::attach::revocations::Revocations;
 use crate::bell::Bell;
 use crate::connection::doors::Doors;
@@ -66,6 +67,8 @@ pub struct RegistryParts {
     /// The ports that lead to containers.
     pub leases: Arc<Leases>,
     pub revocations: Revocations,
+    /// Secrets of logins that were made inside.
+    pub own_logins: OwnLogins,
     pub may_decide: MayDecide,
     pub decisions: Arc<Decisions>,
     pub questions: Arc<Questions>,
@@ -313,7 +316,9 @@ impl Registry {
 
     fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {
         self.not_revoked(&prepare.id)?;
-        (self.parts.decide_terms)(prepare)
+        let mut terms = (self.parts.decide_terms)(prepare)?;
+        terms.asked.add(self.parts.own_logins.of(&prepare.id));
+        Ok(terms)
     }
 
     /// A caller that gives something to a container asks while it holds `known`, as [`Registry::revoke`] does: a
