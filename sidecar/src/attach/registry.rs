@@ -11,6 +11,7 @@ pub use decisions::Decided;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -87,6 +88,8 @@ pub struct RegistryParts {
     pub bell: Arc<Bell>,
     /// Audit lines from a number on.
     pub lines: Box<dyn Fn(u64) -> Lines + Send + Sync>,
+    /// Where audit lines are written, if it is a file.
+    pub audit_file: Option<PathBuf>,
     /// Counts, with what the status says.
     pub metrics: Box<dyn Fn(&Status) -> String + Send + Sync>,
     /// What is to be told of secrets, given who holds a stand-in of which.

@@ -17,16 +17,18 @@ pub(super) struct Fault {
     detail: String,
     /// What decided, if a rule did.
     rule: Option<String>,
+    /// The secret that it is about, if it is about one.
+    secret: Option<String>,
 }
 
 impl Fault {
     pub(super) fn new(reason: Reason, detail: &str) -> Self {
-        Self { reason: Some(reason), detail: detail.to_owned(), rule: None }
+        Self { reason: Some(reason), detail: detail.to_owned(), rule: None, secret: None }
     }
 
     /// With what would allow it.
     pub(super) fn of(denial: Denial) -> Self {
-        Self { reason: Some(denial.reason), detail: denial.remedy, rule: denial.rule }
+        Self { reason: Some(denial.reason), detail: denial.remedy, rule: denial.rule, secret: None }
     }
 
     /// Of what was let through before.
@@ -36,7 +38,11 @@ impl Fault {
     }
 
     pub(super) fn broken_off(detail: &str) -> Self {
-        Self { reason: None, detail: detail.to_owned(), rule: None }
+        Self { reason: None, detail: detail.to_owned(), rule: None, secret: None }
+    }
+
+    pub(super) fn about(self, secret: &str) -> Self {
+        Self { secret: Some(secret.to_owned()), ..self }
     }
 
     pub(super) fn reason(&self) -> Option<Reason> {
@@ -93,6 +99,9 @@ impl Line {
             entry.reason = fault.reason;
             if fault.rule.is_some() {
                 entry.rule = fault.rule;
+            }
+            if let Some(secret) = fault.secret {
+                entry.secrets = vec![secret];
             }
             entry.detail = Some(fault.detail).filter(|detail| !detail.is_empty());
             if fault.reason == Some(Reason::Revoked) || entry.decision == Decision::Allowed {

@@ -108,6 +108,7 @@ fn stand() -> Stand {
         range: SyntheticRange::default(),
         own_cookie: 0,
         problems: Box::new(Vec::new),
+        audit_file: None,
         metrics: Box::new(|_| String::new()),
         doors: Box::new(|grants, host, _| {
             let ssh = match (host.as_str(), grants.contains("a")) {
