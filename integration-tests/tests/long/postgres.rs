@@ -60,6 +60,8 @@ fn psql_logs_in_and_the_password_is_nowhere_in_its_container() {
     let _server = server();
     let directory = &stand.paths.configuration;
     std::fs::write(directory.join("work-db"), password()).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(directory.join("work-db"), mode).unwrap();
     std::fs::write(directory.join("policies/work-db.toml"), POLICY).unwrap();
     stand.declare(SECRET).unwrap();
     // It is known within five seconds.
@@ -68,38 +70,40 @@ fn psql_logs_in_and_the_password_is_nowhere_in_its_container() {
     let agent = Agent::new("generic").image(IMAGE).annotation("understudy.policy", "work-db");
     let granted = agent.clone().annotation("understudy.secrets", "work-db").option("--tmpfs=/root:mode=0700");
     let container = granted.start(&["sleep", "infinity"]).unwrap();
+    let who = "select current_user, current_database()";
+    let told = granted.run(&["env", "PGDATABASE=app", "psql", "-X", "-A", "-t", "-c", who]).unwrap();
+    assert_eq!(told.clone().success().unwrap_or_default(), "app|app\n", "{}", told.text());
+    // `podman exec` sees no variables of the hook's, but the file of passwords.
     let psql = |env: &[&str], sql: &str| {
+        let named = ["env", "PGHOST=git.example", "PGUSER=app", "PGDATABASE=app"];
         let command =
-            [&["env"], env, &["psql", "-X", "-A", "-t", "-v", "VERBOSITY=verbose", "-c", sql]].concat();
+            [&named, env, &["psql", "-X", "-A", "-t", "-v", "VERBOSITY=verbose", "-c", sql]].concat();
         container.exec(&command).unwrap()
     };
-    let who = "select current_user, current_database()";
-    // By its variables, by the file alone, and with the certificate that it trusts by its bundle.
     for env in [
-        &["PGDATABASE=app"][..],
-        &["-u", "PGPASSWORD", "PGDATABASE=app"],
-        &["PGDATABASE=app", "PGSSLMODE=verify-full", "PGSSLROOTCERT=/run/understudy/bundle.pem"],
-        &["PGDATABASE=app", "PGCHANNELBINDING=require"],
+        &[][..],
+        &["PGSSLMODE=verify-full", "PGSSLROOTCERT=/run/understudy/bundle.pem"],
+        &["PGCHANNELBINDING=require"],
+        &["PGSSLMODE=disable"],
     ] {
         let told = psql(env, who);
         assert_eq!(told.clone().success().unwrap_or_default(), "app|app\n", "{env:?}: {}", told.text());
     }
-    let told = psql(
-        &["PGDATABASE=app"],
-        "create table t as select generate_series(1, 100000) n; select count(*) from t",
-    );
+    let made = "create table t as select generate_series(1, 100000) n; select count(*) from t";
+    let told = psql(&[], made);
     assert!(told.stdout.contains("100000"), "{}", told.text());
     for (env, said) in [
-        (&["PGDATABASE=other"], "understudy: host-not-allowed: database \"other\""),
-        (&["PGPASSWORD=of-somebody-else-entirely"], "understudy: foreign-credential"),
+        ("PGDATABASE=other", "understudy: host-not-allowed: database \"other\""),
+        ("PGPASSWORD=of-somebody-else-entirely", "understudy: foreign-credential"),
     ] {
-        let env = [&["PGDATABASE=app"][..], env].concat();
-        let told = psql(&env, who);
+        let told = psql(&[env], who);
         assert!(told.code != Some(0) && told.stderr.contains(said), "{env:?}: {}", told.text());
     }
 
     // The search finds the stand-in, and nothing of the password, which the server has.
-    let stand_in = container.exec(&["printenv", "PGPASSWORD"]).unwrap().success().unwrap();
+    let read = "tr '\\0' '\\n' </proc/1/environ | sed -n s/^PGPASSWORD=//p";
+    let stand_in = container.exec(&["sh", "-c", read]).unwrap().success().unwrap();
+    assert_eq!(stand_in.trim().len(), password().len());
     let found = stand.hunt(&container, &[stand_in.trim()]).unwrap();
     for place in ["environ", ".pgpass", "its bundle"] {
         assert!(found.iter().any(|found| found.contains(place)), "{place} is not searched: {found:?}");
