@@ -37,7 +37,7 @@ test: packages ## all tests but the long ones, on crun and runc
 test-all: test test-bed ## all tests, the long ones, fuzzing and the test bed included
 	integration-tests/images/clis all
 	IGNORED=1 TESTS=harnesses $(MACHINE)/run-tests crun
-	PATH="$$(integration-tests/images/s3):$$(integration-tests/images/postgres):$$PATH" $(CARGO) test -p understudy --test proxy -- --ignored
+	PATH="$$(integration-tests/images/s3):$$(integration-tests/images/tokens):$$(integration-tests/images/postgres):$$PATH" $(CARGO) test -p understudy --test proxy -- --ignored
 	integration-tests/images/build clients
 	integration-tests/images/postgres image
 	TESTS=long $(MACHINE)/run-tests crun

@@ -113,6 +113,10 @@ pub enum SecretKind {
     SshKey,
     /// An access key that signs requests (AWS Signature Version 4). No login of a harness is one.
     Aws,
+    /// The key of a service account of Google, which signs assertions (RFC 7523). No login of a harness is one.
+    GoogleServiceAccount,
+    /// The key of a GitHub App, which signs tokens (RFC 7519). No login of a harness is one.
+    GithubApp,
     /// A password that logs in to a PostgreSQL server. No login of a harness is one.
     Postgres,
 }
@@ -262,6 +266,8 @@ impl SecretKind {
             Self::Oauth => "oauth",
             Self::SshKey => "ssh-key",
             Self::Aws => "aws",
+            Self::GoogleServiceAccount => "google-service-account",
+            Self::GithubApp => "github-app",
         }
     }
 }

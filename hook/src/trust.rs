@@ -43,6 +43,7 @@ impl File {
 }
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Default))]
 pub(crate) struct Trust {
     /// Our certificate alone, one PEM block.
     authority: String,

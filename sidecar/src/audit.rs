@@ -2,6 +2,7 @@
 
 pub mod file;
 mod lines;
+mod outlet;
 mod recent;
 
 use std::io::{self, Write};
@@ -9,9 +10,11 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use understudy_control::Status;
 
 use self::file::{AuditFile, Rotating};
 use self::lines::Lines;
+use self::outlet::Health;
 use crate::bell::Bell;
 use crate::container::Container;
 use crate::credentials::Vault;
@@ -144,8 +147,12 @@ const LONGEST: usize = 1024;
 impl Audit {
     /// Whatever holds a real value of the vault is withheld from the lines.
     pub fn new(sink: impl Write + Send + 'static, vault: Current<Vault>) -> Self {
+        Self::of(Lines::new(sink), vault)
+    }
+
+    fn of(lines: Arc<Lines>, vault: Current<Vault>) -> Self {
         let (ledger, metrics) = Default::default();
-        Self { lines: Lines::new(sink), vault, ledger, metrics, notifier: None }
+        Self { lines, vault, ledger, metrics, notifier: None }
     }
 
     /// To the operator's file, or to standard output.
@@ -154,7 +161,11 @@ impl Audit {
     /// If the file cannot be opened or made.
     pub fn open(file: Option<&AuditFile>, vault: Current<Vault>) -> io::Result<Self> {
         Ok(match file {
-            Some(file) => Self::new(Rotating::open(file.clone())?, vault),
+            Some(file) => {
+                let health = Arc::<Health>::default();
+                let sink = Rotating::open(file.clone(), Arc::clone(&health))?;
+                Self::of(Lines::threaded(sink, health)?, vault)
+            }
             None => Self::new(io::stdout(), vault),
         })
     }
@@ -165,8 +176,19 @@ impl Audit {
         Self { notifier, ..self }
     }
 
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
+    /// Counts for Prometheus, with what `status` knows.
+    pub fn counts(&self, status: &Status) -> String {
+        self.metrics.text(status, self.lines.health().lost())
+    }
+
+    /// What keeps lines from being written, or did.
+    pub fn problems(&self) -> Vec<String> {
+        self.lines.health().problems()
+    }
+
+    /// Writes what still waits. Lines can come later, too.
+    pub fn close(&self) {
+        self.lines.close();
     }
 
     /// What lines may show of a text that a container chose: all of it is searched before it is shortened.

@@ -32,48 +32,51 @@ impl Bell {
         self.waiting.load(Ordering::Relaxed)
     }
 
+    /// A place to wait, unless there are `most` already.
+    pub fn place(&self, most: usize) -> Option<Place<'_>> {
+        let more = |waiting: usize| (waiting < most).then(|| waiting + 1);
+        let taken = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.ok().map(|_| Place(self))
+    }
+}
+
+/// One who waits, counted until it is dropped.
+#[derive(Debug)]
+pub struct Place<'b>(&'b Bell);
+
+impl Place<'_> {
     /// What `look` finds: at once, or after a ring. None at the deadline, and once `gone` says so.
     pub fn wait<T>(
-        &self,
+        self,
         deadline: Instant,
         gone: impl Fn() -> bool,
         mut look: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        let _place = Place::take(&self.waiting);
+        let bell = self.0;
         fence(Ordering::SeqCst);
-        let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rung = bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let seen = *rung;
             drop(rung);
             if let Some(found) = look() {
                 return Some(found);
             }
-            rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+            rung = bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
             while *rung == seen {
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() || gone() {
                     return None;
                 }
-                let waited = self.heard.wait_timeout(rung, left.min(GLANCE));
+                let waited = bell.heard.wait_timeout(rung, left.min(GLANCE));
                 rung = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }
     }
 }
 
-/// One who waits, counted until it is dropped.
-struct Place<'b>(&'b AtomicUsize);
-
-impl<'b> Place<'b> {
-    fn take(waiting: &'b AtomicUsize) -> Self {
-        waiting.fetch_add(1, Ordering::Relaxed);
-        Self(waiting)
-    }
-}
-
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -96,7 +99,7 @@ mod tests {
             std::thread::spawn(move || {
                 (1..=1000_usize).all(|count| {
                     let enough = || (happened.load(Ordering::Relaxed) >= count).then_some(());
-                    bell.wait(far(), || false, enough).is_some()
+                    bell.place(9).unwrap().wait(far(), || false, enough).is_some()
                 })
             })
         };
@@ -111,13 +114,35 @@ mod tests {
     #[test]
     fn nobody_waits_longer_than_it_may_or_for_a_caller_that_is_gone() {
         let bell = Bell::default();
-        assert_eq!(bell.wait(Instant::now(), || false, || None::<()>), None);
+        assert_eq!(bell.place(9).unwrap().wait(Instant::now(), || false, || None::<()>), None);
         let gone = AtomicBool::new(false);
         let look = || {
             gone.store(true, Ordering::Relaxed);
             None::<()>
         };
-        assert_eq!(bell.wait(far(), || gone.load(Ordering::Relaxed), look), None);
+        assert_eq!(bell.place(9).unwrap().wait(far(), || gone.load(Ordering::Relaxed), look), None);
+        assert_eq!(bell.waiting(), 0);
+    }
+
+    #[test]
+    fn no_more_wait_than_there_are_places_however_many_come_at_once() {
+        let bell = Arc::new(Bell::default());
+        let together = Arc::new(std::sync::Barrier::new(2));
+        let all = [0, 1].map(|_| {
+            let (bell, together) = (Arc::clone(&bell), Arc::clone(&together));
+            std::thread::spawn(move || {
+                let mut most = 0;
+                for _ in 0..20_000 {
+                    together.wait();
+                    let place = bell.place(1);
+                    most = most.max(bell.waiting());
+                    together.wait();
+                    drop(place);
+                }
+                most
+            })
+        });
+        assert_eq!(all.map(|thread| thread.join().unwrap()), [1, 1]);
         assert_eq!(bell.waiting(), 0);
     }
 }

@@ -7,6 +7,7 @@
 //! paths) and `finder` (where one does stand). `minted` is about what upstreams make for one container, `holdings` about what
 //! a container holds beside its grants. `terms` puts together what a container that starts is given.
 
+pub mod assertions;
 pub mod aws;
 mod body;
 pub mod catalogue;

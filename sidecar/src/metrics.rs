@@ -55,8 +55,8 @@ impl Metrics {
         self.leaks.inc_by(u64::from(entry.reason.is_some_and(crate::reason::Reason::is_leak)));
     }
 
-    /// With what `status` knows.
-    pub fn text(&self, status: &Status) -> String {
+    /// With what `status` knows, and how many audit lines were lost.
+    pub fn text(&self, status: &Status, lost: u64) -> String {
         let mut registry = Registry::with_prefix("understudy");
         registry.register("requests", "Audit lines, by how they ended", self.requests.clone());
         registry.register("bytes", "Bytes of bodies, and of what was passed through", self.bytes.clone());
@@ -71,6 +71,9 @@ impl Metrics {
             self.stand_ins_in_body.clone(),
         );
         registry.register("leaks", "Requests that were refused for a credential in them", self.leaks.clone());
+        let lines_lost = Counter::<u64>::default();
+        lines_lost.inc_by(lost);
+        registry.register("audit_lost", "Audit lines that could not be written", lines_lost);
         let open: u64 = status.containers.iter().map(|container| container.open_connections).sum();
         for (name, help, value) in [
             ("containers", "Containers that are known", status.containers.len() as u64),
@@ -112,8 +115,9 @@ mod tests {
             decisions: Vec::new(),
             questions: Vec::new(),
         };
-        let text = metrics.text(&status);
+        let text = metrics.text(&status, 3);
         for line in [
+            "understudy_audit_lost_total 3\n",
             "understudy_requests_total{protocol=\"https\",decision=\"allowed\",reason=\"\"} 1\n",
             "understudy_requests_total{protocol=\"https\",decision=\"denied\",reason=\"real-credential\"} 2\n",
             "understudy_bytes_total{direction=\"up\"} 15\n",
@@ -151,7 +155,7 @@ mod tests {
         // A count with labels is told from the first line on.
         let metrics = Metrics::default();
         metrics.count(&Entry::sample());
-        let text = metrics.text(&status);
+        let text = metrics.text(&status, 0);
         let told = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         assert_eq!(documented, told.map(str::to_owned).collect());
     }

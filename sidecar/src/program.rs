@@ -109,6 +109,8 @@ enum Command {
         /// Its name, or the beginning of its id
         container: String,
         #[command(flatten)]
+        from: trail::From,
+        #[command(flatten)]
         output: Output,
     },
     /// End a container's connections and grants at once, and keep it from getting new ones, also when it is started again
@@ -234,8 +236,8 @@ pub fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }),
-        Command::Learn { control, container, output } => {
-            trail::learn::run(&container, output, &|request| control.call(request))
+        Command::Learn { control, container, from, output } => {
+            trail::learn::run(&container, &from, output, &|request| control.call(request))
                 .map(|()| ExitCode::SUCCESS)
         }
         Command::Revoke { control, arguments } => {

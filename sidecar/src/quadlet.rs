@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use clap::Subcommand;
+
+use crate::publish::Ports;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -16,6 +18,10 @@ pub enum Command {
         /// A Podman secret that secrets.toml names; can be repeated
         #[arg(long = "secret", value_name = "NAME")]
         secrets: Vec<String>,
+        /// A port, or a range as 3000-3009, that containers may publish by; opened on 127.0.0.1 alone. sidecar.toml has to name it,
+        /// too; can be repeated
+        #[arg(long = "publish", value_name = "PORTS")]
+        publish: Vec<String>,
     },
     /// Print an agent's unit
     Agent(Agent),
@@ -34,6 +40,12 @@ pub struct Agent {
     /// As in `understudy.secrets`
     #[arg(long, value_name = "NAMES")]
     secrets: Option<String>,
+    /// As in `understudy.publish`
+    #[arg(long, value_name = "PORTS")]
+    publish: Option<String>,
+    /// Start it whenever the machine, or the user's own systemd, starts
+    #[arg(long)]
+    at_boot: bool,
     /// A directory of the host's and where the container sees it, HOST:CONTAINER; can be repeated
     #[arg(long = "volume", value_name = "HOST:CONTAINER")]
     volumes: Vec<String>,
@@ -46,7 +58,7 @@ pub fn run(command: &Command) -> Result<ExitCode> {
     print!(
         "{}",
         match command {
-            Command::Sidecar { image, secrets } => sidecar(image, secrets)?,
+            Command::Sidecar { image, secrets, publish } => sidecar(image, secrets, publish)?,
             Command::Agent(agent) => self::agent(agent)?,
         }
     );
@@ -86,7 +98,7 @@ fn word(value: &str) -> Result<String> {
     Ok(format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")))
 }
 
-fn sidecar(image: &str, secrets: &[String]) -> Result<String> {
+fn sidecar(image: &str, secrets: &[String], publish: &[String]) -> Result<String> {
     let mut unit = Unit::default();
     unit.section("Unit");
     unit.line("Description", "Understudy: stand-ins and a policed way out for agents");
@@ -106,6 +118,10 @@ fn sidecar(image: &str, secrets: &[String]) -> Result<String> {
     unit.line("Volume", "%E/understudy:/etc/understudy:ro");
     unit.line("Volume", "understudy-state:/var/lib/understudy");
     unit.line("Volume", "%t/understudy/control:/run/understudy/control");
+    for ports in publish {
+        Ports::default().add(ports).map_err(Error::msg)?;
+        unit.line("PublishPort", &format!("127.0.0.1:{ports}:{ports}"));
+    }
     unit.section("Service");
     unit.line("ExecStartPre", "mkdir -p -m 700 %t/understudy/control");
     unit.line("Restart", "on-failure");
@@ -124,7 +140,8 @@ fn agent(agent: &Agent) -> Result<String> {
     unit.line("Pull", "never");
     unit.line("Network", "none");
     unit.word("Annotation", &format!("understudy.harness={}", agent.harness))?;
-    for (key, value) in [("policy", &agent.policy), ("secrets", &agent.secrets)] {
+    for (key, value) in [("policy", &agent.policy), ("secrets", &agent.secrets), ("publish", &agent.publish)]
+    {
         if let Some(value) = value {
             unit.word("Annotation", &format!("understudy.{key}={value}"))?;
         }
@@ -144,6 +161,10 @@ fn agent(agent: &Agent) -> Result<String> {
     unit.line("Restart", "on-failure");
     unit.line("RestartSec", "5");
     unit.line("RestartPreventExitStatus", "126");
+    if agent.at_boot {
+        unit.section("Install");
+        unit.line("WantedBy", "default.target");
+    }
     Ok(unit.0)
 }
 
@@ -157,6 +178,8 @@ mod tests {
             harness: "claude-code".into(),
             policy: Some("web github-pr".into()),
             secrets: None,
+            publish: Some("3000".into()),
+            at_boot: false,
             volumes: vec!["/home/u/my project:/work".into()],
             command: vec!["claude".into(), "-p".into(), "say \"100%\"".into()],
         }
@@ -170,6 +193,7 @@ mod tests {
             "Network=none",
             "Annotation=understudy.harness=claude-code",
             "Annotation=\"understudy.policy=web github-pr\"",
+            "Annotation=understudy.publish=3000",
             "Volume=\"/home/u/my project:/work\"",
             "Exec=claude -p \"say \\\"100%%\\\"\"",
         ] {
@@ -178,8 +202,27 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_starts_at_boot_if_told() {
+        assert!(!agent(&example()).unwrap().contains("WantedBy"));
+        let unit = agent(&Agent { at_boot: true, ..example() }).unwrap();
+        assert!(unit.ends_with("\n[Install]\nWantedBy=default.target\n"), "{unit}");
+    }
+
+    #[test]
+    fn ports_are_opened_on_loopback_alone() {
+        let unit = sidecar("x", &[], &["3000-3009".into(), "8080".into()]).unwrap();
+        assert!(
+            unit.contains("\nPublishPort=127.0.0.1:3000-3009:3000-3009\nPublishPort=127.0.0.1:8080:8080\n"),
+            "{unit}"
+        );
+        for not in ["0.0.0.0:1:1", "3009-3000", "3000\nNetwork=host", "", "+1"] {
+            assert!(sidecar("x", &[], &[not.into()]).is_err(), "{not:?}");
+        }
+    }
+
+    #[test]
     fn the_sidecars_unit_is_what_the_docs_say() {
-        let unit = sidecar("localhost/understudy", &["anthropic".into()]).unwrap();
+        let unit = sidecar("localhost/understudy", &["anthropic".into()], &[]).unwrap();
         let docs = include_str!("../../docs/quadlet.md");
         for line in unit.lines().filter(|line| !line.is_empty() && !line.starts_with("Description")) {
             assert!(docs.lines().any(|other| other == line), "{line} is not in docs/quadlet.md");
@@ -190,6 +233,6 @@ mod tests {
     fn no_value_becomes_a_line_of_its_own() {
         let evil = Agent { image: "x\nNetwork=host".into(), ..example() };
         assert!(agent(&evil).is_err());
-        assert!(sidecar("x", &["a\rb".into()]).is_err());
+        assert!(sidecar("x", &["a\rb".into()], &[]).is_err());
     }
 }

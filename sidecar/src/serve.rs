@@ -17,6 +17,7 @@ use understudy_control::{ControlDirectory, HelloSecret, Listener};
 
 use crate::accounts::{Client, Keeper};
 use crate::attach::descriptors::Sockets;
+use crate::attach::own_logins::OwnLogins;
 use crate::attach::registry::{Registry, RegistryParts};
 use crate::attach::revocations::Revocations;
 use crate::audit::Audit;
@@ -61,10 +62,21 @@ pub fn run(directories: &Directories, drain: Duration) -> Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let threads = Threads::start(cores() - 1)?;
     let workers = Workers::new(runtime.handle().clone(), threads.runtimes().iter().cloned());
-    runtime.block_on(serve(directories, Arc::new(live), workers, drain))
+    let audit = runtime.block_on(serve(directories, Arc::new(live), workers, drain))?;
+    // What was under way until now has its line, too.
+    drop(runtime);
+    drop(threads);
+    audit.close();
+    Ok(())
 }
 
-async fn serve(directories: &Directories, live: Arc<Live>, workers: Workers, drain: Duration) -> Result<()> {
+/// Where the last lines are still to be written to.
+async fn serve(
+    directories: &Directories,
+    live: Arc<Live>,
+    workers: Workers,
+    drain: Duration,
+) -> Result<Audit> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -109,7 +121,7 @@ async fn serve(directories: &Directories, live: Arc<Live>, workers: Workers, dra
     if !matches!(tokio::task::spawn_blocking(|| control.join()).await, Ok(Ok(()))) {
         tracing::error!("the control thread panicked");
     }
-    Ok(())
+    Ok(audit)
 }
 
 fn build(
@@ -152,7 +164,8 @@ fn build(
     let own_cookie = understudy_control::sys::netns_cookie(&probe)
         .context("SO_NETNS_COOKIE (Linux 5.14 or later is needed)")?;
     let [terms, rights, problems, limits] = [live, live, live, live].map(Arc::clone);
-    let (decided, lines, counts) = (Arc::clone(&decisions), audit.clone(), audit.clone());
+    let (decided, lines, counts, unwritten) =
+        (Arc::clone(&decisions), audit.clone(), audit.clone(), audit.clone());
     let (keys, vault, ledger) = (live.vault().clone(), live.vault().clone(), Arc::clone(audit.ledger()));
     let (runtime, audit, serving) = (Handle::current(), audit.clone(), Arc::clone(&gateway));
     let registry = Registry::new(RegistryParts {
@@ -171,7 +184,8 @@ fn build(
             keeper.keep_login(name, record)?;
             Ok(asked.of_account(&declared.current(), name))
         }),
-        metrics: Box::new(move |status| counts.metrics().text(status)),
+        audit_file: live.current().settings.audit.as_ref().map(|file| file.path.clone()),
+        metrics: Box::new(move |status| counts.counts(status)),
         doors: Box::new(move |grants, host, port| Doors::of(&keys.current(), grants, host, port)),
         bell: Arc::clone(lines.bell()),
         lines: Box::new(move |from| lines.since(from)),
@@ -181,6 +195,7 @@ fn build(
         }),
         leases: Leases::new(published_at()),
         revocations: Revocations::new(directories.state.join("revoked")),
+        own_logins: OwnLogins::new(directories.state.join("own-logins")),
         authority: certificate,
         range,
         own_cookie,
@@ -190,7 +205,8 @@ fn build(
         }),
         problems: Box::new(move || {
             let configuration = problems.current();
-            configuration.problems().into_iter().chain(configuration.warnings()).collect()
+            let of_files = configuration.problems().into_iter().chain(configuration.warnings());
+            of_files.chain(unwritten.problems()).collect()
         }),
     });
     let hello = hello()?;

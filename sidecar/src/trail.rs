@@ -4,19 +4,28 @@
 pub mod filter;
 pub mod learn;
 pub mod line;
+pub mod source;
 pub mod watch;
 
-use std::io::BufRead as _;
-use std::path::{Path, PathBuf};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
-use serde_json::Value;
-use understudy_control::{Lines, Reply, Request};
+use anyhow::Result;
+use understudy_control::{Reply, Request};
 
 use filter::Filter;
 
 /// Asks the sidecar.
 pub type Call<'a> = &'a dyn Fn(Request) -> Result<Reply>;
+
+/// Which lines are read.
+#[derive(Debug, Default, clap::Args)]
+pub struct From {
+    /// Read audit lines from this file alone (`-`: standard input), as from `journalctl -o cat`, instead of those that the
+    /// sidecar has: in the file that `sidecar.toml` names and the ones before it, or else the last ones of its run
+    #[arg(long = "from", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
 
 #[derive(Debug, clap::Args)]
 pub struct LogArguments {
@@ -25,64 +34,33 @@ pub struct LogArguments {
     /// Print the lines as they are
     #[arg(long)]
     pub json: bool,
-    /// Read audit lines from a file (`-`: standard input), as from `journalctl -o cat`, instead of the last ones of this run
-    /// of the sidecar
-    #[arg(long, value_name = "FILE")]
-    pub from: Option<PathBuf>,
+    #[command(flatten)]
+    pub from: From,
 }
 
 /// Prints what the filter lets through.
 pub fn log(arguments: &LogArguments, call: Call<'_>) -> Result<()> {
     let colour = line::is_coloured();
-    let lines = match &arguments.from {
-        Some(path) => of_file(path)?,
-        None => kept(call)?,
-    };
-    for text in lines {
-        let Ok(parsed) = serde_json::from_str::<Value>(&text) else { continue };
-        if arguments.filter.matches(&parsed) {
-            match arguments.json {
-                true => println!("{text}"),
-                false => println!("{}", line::shown(&parsed, colour)),
-            }
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let missing = source::read(arguments.from.file.as_deref(), call, |text, parsed| {
+        if !arguments.filter.matches(parsed) {
+            return Ok(true);
         }
-    }
+        let written = match arguments.json {
+            true => writeln!(out, "{text}"),
+            false => writeln!(out, "{}", line::shown(parsed, colour)),
+        };
+        Ok(goes_on(written)?)
+    })?;
+    goes_on(out.flush())?;
+    missing.tell();
     Ok(())
 }
 
-/// All lines that the sidecar still has.
-pub fn kept(call: Call<'_>) -> Result<Vec<String>> {
-    let (mut from, mut all) = (0, Vec::new());
-    loop {
-        let Lines { lines, next, lost, more } = since(call, from)?;
-        if lost > 0 {
-            eprintln!(
-                "understudy: the first {lost} lines of this run are not kept; `--from` reads them from a file"
-            );
-        }
-        all.extend(lines);
-        from = next;
-        if !more {
-            return Ok(all);
-        }
+/// Whoever reads it may have seen enough.
+fn goes_on(written: io::Result<()>) -> io::Result<bool> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true),
     }
-}
-
-fn since(call: Call<'_>, from: u64) -> Result<Lines> {
-    match call(Request::Lines { from })? {
-        Reply::Lines(lines) => Ok(lines),
-        _ => bail!("the sidecar answered another question"),
-    }
-}
-
-fn of_file(path: &Path) -> Result<Vec<String>> {
-    let read: Box<dyn std::io::BufRead> = match path.to_str() {
-        Some("-") => Box::new(std::io::stdin().lock()),
-        _ => Box::new(std::io::BufReader::new(
-            std::fs::File::open(path).with_context(|| path.display().to_string())?,
-        )),
-    };
-    // One that was torn may end within a character, and hides no other.
-    let lines = read.split(b'\n').map(|line| line.map(|line| String::from_utf8_lossy(&line).into_owned()));
-    lines.collect::<Result<_, _>>().with_context(|| path.display().to_string())
 }

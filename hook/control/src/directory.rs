@@ -27,6 +27,13 @@ pub enum DirectoryError {
     Hello { path: PathBuf },
 }
 
+impl DirectoryError {
+    /// Whether something is not there, and nothing else is wrong.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 impl ControlDirectory {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())

@@ -28,8 +28,8 @@ pub use message::{
     Prepared, Reattach, Refusal, Reply, Request, User, VERSION, Write,
 };
 pub use operator::{
-    ArmLogin, ArmedStatus, Decide, DecisionStatus, Effect, Explain, Explained, ExplainedRule, Lasting, Lines,
-    LoginKept, LoginMade, Mark, Outcome, QuestionStatus, Watch, Watched,
+    ArmLogin, ArmedStatus, AuditFile, Decide, DecisionStatus, Effect, Explain, Explained, ExplainedRule,
+    Lasting, Lines, LoginKept, LoginMade, Mark, Outcome, QuestionStatus, Watch, Watched,
 };
 pub use publish::{Published, published};
 pub use server::{AcceptError, Listener};

@@ -6,8 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ArmLogin, ArmedStatus, Attach, ContainerId, Decide, DecisionStatus, Explain, Explained, ImageId, Lines,
-    LoginKept, SecretStatus, Status, Watch, Watched,
+    ArmLogin, ArmedStatus, Attach, AuditFile, ContainerId, Decide, DecisionStatus, Explain, Explained,
+    ImageId, Lines, LoginKept, SecretStatus, Status, Watch, Watched,
 };
 
 /// The protocol's version; hook and sidecar of different versions refuse each other.
@@ -87,6 +87,8 @@ pub enum Request {
     AnswerLogin { container: String, keep: bool },
     /// Audit lines from this number on. Answered by `Lines`.
     Lines { from: u64 },
+    /// Answered by `AuditFile`.
+    AuditFile,
     /// Waits for the next audit line or question. Answered by `Watched`, or `Refused` if too many wait already.
     Watch(Watch),
 }
@@ -109,6 +111,8 @@ pub enum Reply {
     /// In the text format of Prometheus.
     Metrics(String),
     Lines(Lines),
+    /// None: lines go to standard output.
+    AuditFile(Option<AuditFile>),
     Watched(Watched),
     Armed(Vec<ArmedStatus>),
     LoginKept(LoginKept),

@@ -132,6 +132,17 @@ pub struct Lines {
     pub more: bool,
 }
 
+/// Where the sidecar writes audit lines. Who asks may be in another mount namespace, where the path is another file's, or
+/// nobody's: the numbers tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuditFile {
+    pub path: String,
+    /// As stat(2) has them of the file that is written to now.
+    pub device: u64,
+    pub inode: u64,
+}
+
 /// What somebody who watches has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -4,11 +4,14 @@ mod anthropic;
 mod device;
 mod gemini;
 mod github;
+mod google;
 mod openai;
 mod responses;
 mod shopify;
 
 use serde_json::Value;
+
+pub use google::ACCESS as GOOGLE_ACCESS;
 
 /// What the mock says, with the host that was asked or the header that carried the credential, and a word of the request
 /// that begins with [`CODE_WORD`]: so a test sees what an agent was told without a look at its requests.
@@ -39,6 +42,7 @@ pub(super) fn answer(asked: &Asked<'_>) -> Option<Answer> {
         responses::answer,
         gemini::answer,
         github::answer,
+        google::answer,
         shopify::answer,
     ]
     .into_iter()

@@ -20,6 +20,7 @@ mod refusals;
 mod reload;
 mod scrub;
 mod stages;
+mod tokens;
 mod transfers;
 mod transparency;
 mod trust;

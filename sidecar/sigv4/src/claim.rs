@@ -18,6 +18,7 @@ const PAYLOAD: &str = "x-amz-content-sha256";
 
 pub(crate) const CREDENTIAL: &str = "X-Amz-Credential";
 pub(crate) const SIGNED_HEADERS: &str = "X-Amz-SignedHeaders";
+pub(crate) const EXPIRES: &str = "X-Amz-Expires";
 pub(crate) const SIGNATURE: &str = "X-Amz-Signature";
 pub(crate) const QUERY_TOKEN: &str = "X-Amz-Security-Token";
 

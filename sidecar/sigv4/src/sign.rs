@@ -6,7 +6,7 @@ use http::header::AUTHORIZATION;
 use zeroize::Zeroizing;
 
 use crate::canonical::{self, decoded, encoded, parameters};
-use crate::claim::{CREDENTIAL, Form, QUERY_TOKEN, SIGNATURE, SIGNED_HEADERS};
+use crate::claim::{CREDENTIAL, EXPIRES, Form, QUERY_TOKEN, SIGNATURE, SIGNED_HEADERS};
 use crate::key::{ALGORITHM, SigningKey, string_to_sign};
 use crate::verify::Verified;
 use crate::{Request, TOKEN};
@@ -33,13 +33,23 @@ pub enum Signed {
 #[error("the id of the key, or the session's token, cannot be sent in a header")]
 pub struct SignError;
 
+/// In seconds: what a server's clock may be off, and a request may wait.
+const LATER: u64 = 300;
+
 impl Verified {
     /// Day, region, service, time, and how the client writes paths stay as they were. Of the headers that were signed, those
     /// that `request` still has are.
-    pub fn sign(&self, request: &Request<'_>, with: &Credentials<'_>) -> Result<Signed, SignError> {
+    ///
+    /// A presigned URL is made for this one request, so it is good for [`LATER`] from `now` (in seconds since 1970) at most,
+    /// however long the client wants its own to be.
+    pub fn sign(&self, request: &Request<'_>, with: &Credentials<'_>, now: i64) -> Result<Signed, SignError> {
         match self.claim.form {
             Form::Header => self.sign_headers(request, with),
-            Form::Query { .. } => Ok(Signed::Query(self.sign_query(request, with))),
+            Form::Query { expires } => {
+                let age = u64::try_from(now.saturating_sub(self.claim.time.seconds())).unwrap_or(0);
+                let expires = expires.min(age.saturating_add(LATER));
+                Ok(Signed::Query(self.sign_query(request, with, expires)))
+            }
         }
     }
 
@@ -64,7 +74,7 @@ impl Verified {
         ]))
     }
 
-    fn sign_query(&self, request: &Request<'_>, with: &Credentials<'_>) -> Zeroizing<String> {
+    fn sign_query(&self, request: &Request<'_>, with: &Credentials<'_>, expires: u64) -> Zeroizing<String> {
         let headers = self.headers(request);
         let names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
         let names = names.join(";");
@@ -82,6 +92,7 @@ impl Verified {
                 name if name == SIGNATURE.as_bytes() || name == QUERY_TOKEN.as_bytes() => {}
                 name if name == CREDENTIAL.as_bytes() => push(CREDENTIAL, &encoded(credential.as_bytes())),
                 name if name == SIGNED_HEADERS.as_bytes() => push(SIGNED_HEADERS, &encoded(names.as_bytes())),
+                name if name == EXPIRES.as_bytes() => push(EXPIRES, &expires.to_string()),
                 _ => push(name, value),
             }
         }

@@ -242,7 +242,7 @@ fn undeclared(oauth: &Oauth, said: &Map<String, Value>) -> Option<String> {
     })
 }
 
-fn looks_like_a_token(name: &str, value: &Value) -> Option<String> {
+pub(crate) fn looks_like_a_token(name: &str, value: &Value) -> Option<String> {
     match value {
         Value::String(text) => (telling_name(name) || telling_value(text)).then(|| name.to_owned()),
         Value::Array(items) => items.iter().find_map(|item| looks_like_a_token(name, item)),

@@ -11,6 +11,7 @@ pub use decisions::Decided;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,6 +26,7 @@ use understudy_policies::{HostName, Rule};
 use crate::accounts::login::KeepError;
 use crate::accounts::{Arming, Record};
 use crate::attach::descriptors::{Sockets, verify};
+use crate::attach::own_logins::OwnLogins;
 use crate::attach::revocations::Revocations;
 use crate::bell::Bell;
 use crate::connection::doors::Doors;
@@ -66,6 +68,8 @@ pub struct RegistryParts {
     /// The ports that lead to containers.
     pub leases: Arc<Leases>,
     pub revocations: Revocations,
+    /// Secrets of logins that were made inside.
+    pub own_logins: OwnLogins,
     pub may_decide: MayDecide,
     pub decisions: Arc<Decisions>,
     pub questions: Arc<Questions>,
@@ -84,6 +88,8 @@ pub struct RegistryParts {
     pub bell: Arc<Bell>,
     /// Audit lines from a number on.
     pub lines: Box<dyn Fn(u64) -> Lines + Send + Sync>,
+    /// Where audit lines are written, if it is a file.
+    pub audit_file: Option<PathBuf>,
     /// Counts, with what the status says.
     pub metrics: Box<dyn Fn(&Status) -> String + Send + Sync>,
     /// What is to be told of secrets, given who holds a stand-in of which.
@@ -313,7 +319,9 @@ impl Registry {
 
     fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {
         self.not_revoked(&prepare.id)?;
-        (self.parts.decide_terms)(prepare)
+        let mut terms = (self.parts.decide_terms)(prepare)?;
+        terms.asked.add(self.parts.own_logins.of(&prepare.id));
+        Ok(terms)
     }
 
     /// A caller that gives something to a container asks while it holds `known`, as [`Registry::revoke`] does: a

@@ -91,6 +91,7 @@ fn handle(registry: &Registry, request: Request, descriptors: Vec<OwnedFd>) -> R
         Request::Withdraw { number } => registry.withdraw(number).map(Reply::Decided),
         // Answered by whoever has the channel.
         Request::Watch(wanted) => registry.watch(&wanted, || false).map(Reply::Watched),
+        Request::AuditFile => registry.audit_file().map(Reply::AuditFile),
         Request::Lines { from } => Ok(Reply::Lines(registry.lines(from))),
         Request::Revoke { container: Some(container) } => registry.revoke(&container).map(Reply::Revoked),
         Request::Revoke { container: None } => registry.revoke_all().map(Reply::Revoked),

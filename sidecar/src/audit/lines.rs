@@ -1,58 +1,117 @@
-//! Lines on their way to the sink. Those that come in one round of a runtime leave in one write, right after it: a line
-//! of an idle sidecar is out at once, and a busy one does not pay a system call for each.
+//! Lines on their way out. To a file they go on a thread of their own, which waits for the disk. To standard output,
+//! those that come in one round of a runtime leave in one write, right after it: a line of an idle sidecar is out at once,
+//! and a busy one does not pay a system call for each.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use serde::Serialize;
 use tokio::runtime::Handle;
 
+use super::outlet::{Health, Outlet};
 use super::recent::Recent;
 use crate::bell::Bell;
 
-/// Bytes that may wait. With more, whoever brings a line writes; so a sink that takes nothing holds up the requests
-/// instead of filling the memory.
+/// Bytes that may wait. With more, whoever brings a line writes, or waits for the thread; so a sink that takes nothing holds
+/// up the requests instead of filling the memory.
 const MOST: usize = 64 * 1024;
+/// Between two attempts at a file that takes nothing, if no line comes.
+const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Lines {
-    waiting: Mutex<Vec<u8>>,
+    waiting: Mutex<Waiting>,
+    /// There are some, or the thread is to end.
+    filled: Condvar,
+    /// The thread has taken those that there were.
+    emptied: Condvar,
     recent: Mutex<Recent>,
     sink: Mutex<Sink>,
+    health: Arc<Health>,
+    writer: Mutex<Option<JoinHandle<()>>>,
     /// Rung for each line that is kept.
     bell: Arc<Bell>,
 }
 
+#[derive(Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    /// A thread writes them.
+    by_thread: bool,
+}
+
 struct Sink {
-    out: Box<dyn Write + Send>,
+    outlet: Outlet,
     /// What is being written; empty between two writes.
     taken: Vec<u8>,
 }
 
 impl Lines {
     pub(super) fn new(out: impl Write + Send + 'static) -> Arc<Self> {
-        let sink = Sink { out: Box::new(out), taken: Vec::new() };
-        let (waiting, recent, bell) = Default::default();
-        Arc::new(Self { waiting, recent, sink: Mutex::new(sink), bell })
+        Self::with(Box::new(out), Arc::default())
+    }
+
+    /// They are written by a thread of their own, until [`Lines::close`].
+    pub(super) fn threaded(
+        out: impl Write + Send + 'static,
+        health: Arc<Health>,
+    ) -> std::io::Result<Arc<Self>> {
+        let lines = Self::with(Box::new(out), health);
+        lock(&lines.waiting).by_thread = true;
+        let writer = Arc::clone(&lines);
+        let writer = thread::Builder::new().name("audit".to_owned()).spawn(move || writer.run())?;
+        *lock(&lines.writer) = Some(writer);
+        Ok(lines)
+    }
+
+    fn with(out: Box<dyn Write + Send>, health: Arc<Health>) -> Arc<Self> {
+        let sink = Sink { outlet: Outlet::new(out, Arc::clone(&health)), taken: Vec::new() };
+        Arc::new(Self {
+            waiting: Mutex::default(),
+            filled: Condvar::new(),
+            emptied: Condvar::new(),
+            recent: Mutex::default(),
+            sink: Mutex::new(sink),
+            health,
+            writer: Mutex::default(),
+            bell: Arc::default(),
+        })
     }
 
     pub(super) fn bell(&self) -> &Arc<Bell> {
         &self.bell
     }
 
-    /// Adds a line about the container of that id. It is written at the latest when the running task yields.
+    pub(super) fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// Adds a line about the container of that id. It is written at the latest when the running task yields, or by the thread.
     pub(super) fn push(self: &Arc<Self>, whose: &str, entry: &impl Serialize) {
-        let (before, after) = {
+        let (before, after, by_thread) = {
             let mut waiting = lock(&self.waiting);
-            let before = waiting.len();
-            if let Err(error) = serde_json::to_writer(&mut *waiting, entry) {
-                waiting.truncate(before);
+            let Waiting { bytes, by_thread } = &mut *waiting;
+            let before = bytes.len();
+            if let Err(error) = serde_json::to_writer(&mut *bytes, entry) {
+                bytes.truncate(before);
                 return tracing::error!(%error, "audit entry");
             }
-            lock(&self.recent).push(whose, waiting.get(before..).unwrap_or_default());
-            waiting.push(b'\n');
-            (before, waiting.len())
+            lock(&self.recent).push(whose, bytes.get(before..).unwrap_or_default());
+            bytes.push(b'\n');
+            (before, bytes.len(), *by_thread)
         };
         self.bell.ring();
+        if by_thread {
+            // It does not wait while there are some.
+            if before == 0 {
+                self.filled.notify_one();
+            }
+            if after >= MOST {
+                self.wait_for_room();
+            }
+            return;
+        }
         match Handle::try_current() {
             Ok(runtime) if before == 0 && after < MOST => {
                 let due = Due(Arc::clone(self));
@@ -60,7 +119,7 @@ impl Lines {
             }
             // Whoever brought the first of them has seen to it.
             Ok(_) if after < MOST => {}
-            _ => self.write(),
+            _ => drop(self.write()),
         }
     }
 
@@ -69,19 +128,53 @@ impl Lines {
         lock(&self.recent).since(from)
     }
 
-    /// A sink that fails is told about on stderr; the decisions stand either way.
-    fn write(&self) {
+    /// Returns once what the thread has is written, as far as it can be. Later lines are written by whoever brings them.
+    pub(super) fn close(&self) {
+        lock(&self.waiting).by_thread = false;
+        self.filled.notify_all();
+        self.emptied.notify_all();
+        if let Some(writer) = lock(&self.writer).take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the audit's thread panicked");
+        }
+    }
+
+    fn run(&self) {
+        let mut failing = false;
+        loop {
+            let waiting = lock(&self.waiting);
+            let idle = |waiting: &mut Waiting| waiting.bytes.is_empty() && waiting.by_thread;
+            let waiting = match failing {
+                false => self.filled.wait_while(waiting, idle).unwrap_or_else(PoisonError::into_inner),
+                true => {
+                    let waited = self.filled.wait_timeout_while(waiting, PAUSE, idle);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+            let ends = !waiting.by_thread;
+            drop(waiting);
+            failing = !self.write();
+            if ends {
+                return;
+            }
+        }
+    }
+
+    fn wait_for_room(&self) {
+        let full = |waiting: &mut Waiting| waiting.bytes.len() >= MOST && waiting.by_thread;
+        drop(self.emptied.wait_while(lock(&self.waiting), full));
+    }
+
+    /// False if some are left that the sink did not take. The decisions stand either way.
+    fn write(&self) -> bool {
         let mut sink = lock(&self.sink);
-        let Sink { out, taken } = &mut *sink;
-        std::mem::swap(&mut *lock(&self.waiting), taken);
-        if taken.is_empty() {
-            return;
-        }
-        if let Err(error) = out.write_all(taken).and_then(|()| out.flush()) {
-            tracing::error!(%error, "audit lines lost");
-        }
-        taken.clear();
+        let Sink { outlet, taken } = &mut *sink;
+        std::mem::swap(&mut lock(&self.waiting).bytes, taken);
+        self.emptied.notify_all();
+        let done = outlet.put(taken);
         taken.shrink_to(MOST);
+        done
     }
 }
 
@@ -187,7 +280,7 @@ mod tests {
         let lines = Lines::new(Stuck(stuck));
         let busy = Arc::clone(&lines);
         let (done, finished) = channel();
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             let text = "x".repeat(1000);
             Builder::new_current_thread().build().unwrap().block_on(async {
                 for _ in 0..1000 {
@@ -197,8 +290,68 @@ mod tests {
             let _ = done.send(());
         });
         assert!(finished.recv_timeout(Duration::from_millis(200)).is_err());
-        assert!(lock(&lines.waiting).len() < 2 * MOST);
+        assert!(lock(&lines.waiting).bytes.len() < 2 * MOST);
         drop(release);
         finished.recv_timeout(Duration::from_secs(10)).unwrap();
+    }
+
+    /// Stands for a disk that takes its time.
+    struct Slow {
+        synced: Sender<()>,
+        go: Receiver<()>,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            let _ = self.synced.send(());
+            let _ = self.go.recv();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn no_worker_waits_for_the_disk_until_much_waits_and_nothing_is_lost_at_the_end() {
+        let ((synced, syncs), (go, gone)) = (channel(), channel());
+        let lines = Lines::threaded(Slow { synced, go: gone }, Arc::default()).unwrap();
+        let (busy, (done, finished)) = (Arc::clone(&lines), channel());
+        thread::spawn(move || {
+            Builder::new_current_thread().build().unwrap().block_on(async {
+                for round in 0.. {
+                    busy.push("a", &"x".repeat(1000));
+                    if done.send(round).is_err() {
+                        return;
+                    }
+                }
+            });
+        });
+        syncs.recv_timeout(Duration::from_secs(10)).unwrap();
+        // The first is not on the disk yet.
+        let mut brought = 0;
+        while let Ok(round) = finished.recv_timeout(Duration::from_millis(300)) {
+            brought = round;
+        }
+        assert!((30..200).contains(&brought), "{brought}");
+        assert!(lock(&lines.waiting).bytes.len() < 2 * MOST);
+        drop(go);
+        finished.recv_timeout(Duration::from_secs(10)).unwrap();
+    }
+
+    #[test]
+    fn a_close_returns_once_all_is_written_and_what_comes_later_is_written_at_once() {
+        let (sender, receiver) = channel();
+        let lines = Lines::threaded(Writes(sender), Arc::default()).unwrap();
+        (0..100).for_each(|n| lines.push("a", &n));
+        lines.close();
+        let text = String::from_utf8(receiver.try_iter().collect::<Vec<_>>().concat()).unwrap();
+        assert_eq!(
+            text.lines().map(|line| line.parse().unwrap()).collect::<Vec<i32>>(),
+            (0..100).collect::<Vec<_>>()
+        );
+        lines.push("a", &100);
+        assert_eq!(receiver.try_recv().unwrap(), b"100\n");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use super::relay::Passed;
 use crate::audit::{Audit, Decision, Entry};
@@ -17,16 +18,18 @@ pub(super) struct Fault {
     detail: String,
     /// What decided, if a rule did.
     rule: Option<String>,
+    /// The secret that it is about, if it is about one.
+    secret: Option<String>,
 }
 
 impl Fault {
     pub(super) fn new(reason: Reason, detail: &str) -> Self {
-        Self { reason: Some(reason), detail: detail.to_owned(), rule: None }
+        Self { reason: Some(reason), detail: detail.to_owned(), rule: None, secret: None }
     }
 
     /// With what would allow it.
     pub(super) fn of(denial: Denial) -> Self {
-        Self { reason: Some(denial.reason), detail: denial.remedy, rule: denial.rule }
+        Self { reason: Some(denial.reason), detail: denial.remedy, rule: denial.rule, secret: None }
     }
 
     /// Of what was let through before.
@@ -36,7 +39,20 @@ impl Fault {
     }
 
     pub(super) fn broken_off(detail: &str) -> Self {
-        Self { reason: None, detail: detail.to_owned(), rule: None }
+        Self { reason: None, detail: detail.to_owned(), rule: None, secret: None }
+    }
+
+    pub(super) fn about(self, secret: &str) -> Self {
+        Self { secret: Some(secret.to_owned()), ..self }
+    }
+
+    /// By the `rate` of this rule.
+    pub(super) fn too_often(rule: &str, wait: Duration) -> Self {
+        let detail = format!(
+            "more connections than the rule's `rate`; wait {} s, or change `rate` at {rule}",
+            wait.as_secs() + 1
+        );
+        Self { rule: Some(rule.to_owned()), ..Self::new(Reason::RateLimited, &detail) }
     }
 
     pub(super) fn reason(&self) -> Option<Reason> {
@@ -93,6 +109,9 @@ impl Line {
             entry.reason = fault.reason;
             if fault.rule.is_some() {
                 entry.rule = fault.rule;
+            }
+            if let Some(secret) = fault.secret {
+                entry.secrets = vec![secret];
             }
             entry.detail = Some(fault.detail).filter(|detail| !detail.is_empty());
             if fault.reason == Some(Reason::Revoked) || entry.decision == Decision::Allowed {

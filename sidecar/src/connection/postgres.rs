@@ -154,7 +154,7 @@ impl Session<'_> {
         container
             .rates
             .take(&permit.given().rates, std::time::Instant::now())
-            .map_err(|_| Fault::new(Reason::RateLimited, "more connections than the rule's `rate`"))?;
+            .map_err(|wait| Fault::too_often(permit.rule(), wait))?;
         let using = Use::of(&vault, &secret, host, *port)?;
         let connecting = timeout(patience, upstream::connect(gateway, &permit, &using, startup));
         let late = |_| Fault::new(Reason::UpstreamTimeout, &format!("{host}: no session in time"));

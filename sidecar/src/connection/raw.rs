@@ -31,7 +31,7 @@ pub(super) fn permit(container: &Container, origin: &Origin, port: u16) -> Resul
     within_limits(container).map_err(Fault::of)?;
     match container.rates.take(&permit.given().rates, std::time::Instant::now()) {
         Ok(()) => Ok(permit),
-        Err(_) => Err(Fault::new(Reason::RateLimited, "more connections than the rule's `rate`")),
+        Err(wait) => Err(Fault::too_often(permit.rule(), wait)),
     }
 }
 

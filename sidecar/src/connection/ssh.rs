@@ -121,7 +121,7 @@ async fn session(
     container
         .rates
         .take(&permit.given().rates, std::time::Instant::now())
-        .map_err(|_| Fault::new(Reason::RateLimited, "more connections than the rule's `rate`"))?;
+        .map_err(|wait| Fault::too_often(permit.rule(), wait))?;
     let vault = gateway.vault().current();
     let mut upstream = upstream::connect(gateway, &vault, &permit, &guest.secret, &command, version).await?;
     line.passes(permit.rule(), passed);

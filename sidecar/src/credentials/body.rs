@@ -1,6 +1,6 @@
 //! Credentials in the body of a request: the fields that `form` and `json` placements name, and no others. Pure.
 
-mod form;
+pub(super) mod form;
 pub(super) mod json;
 mod multipart;
 

@@ -12,6 +12,7 @@ use understudy_harnesses::SecretKind;
 use understudy_policies::document::{self, OneOrMany, position};
 use understudy_policies::{DocumentError, HostName, HostPattern, PathPattern};
 
+use super::assertions;
 use super::aws;
 use super::catalogue::{Catalogue, Creates, Kind, Pattern};
 use super::expiry::Expiry;
@@ -30,7 +31,7 @@ pub struct Declaration {
     pub source: Source,
     /// Where it may be sent in requests; never empty but for SSH keys and passwords of PostgreSQL, which are in none.
     pub hosts: Vec<HostPattern>,
-    /// Where in a request it may stand; empty for SSH keys and passwords of PostgreSQL, and for access keys, which sign it.
+    /// Where in a request it may stand; empty for SSH keys and passwords of PostgreSQL, and for keys that sign.
     pub placements: Vec<Placement>,
     /// With which methods and for which paths.
     pub scope: Scope,
@@ -54,6 +55,8 @@ pub struct Declaration {
     pub ssh: Option<Server>,
     /// What an access key may sign.
     pub aws: Option<aws::Binding>,
+    /// What a key that signs tokens may be used for.
+    pub assertion: Option<assertions::Binding>,
     /// Where a password of PostgreSQL logs in.
     pub postgres: Option<postgres::Server>,
     /// `secrets.toml:3`.
@@ -148,6 +151,10 @@ struct Raw {
     services: Option<Spanned<OneOrMany<String>>>,
     regions: Option<Spanned<OneOrMany<String>>>,
     buckets: Option<Spanned<OneOrMany<String>>>,
+    scopes: Option<Spanned<OneOrMany<String>>>,
+    subjects: Option<Spanned<OneOrMany<String>>>,
+    app: Option<Spanned<assertions::Ids>>,
+    installations: Option<Spanned<assertions::Ids>>,
     database: Option<Spanned<String>>,
     sslmode: Option<Spanned<String>>,
     auth: Option<Spanned<OneOrMany<String>>>,
@@ -218,6 +225,13 @@ impl Reader<'_> {
         ];
         let (database, sslmode, auth) = (raw.database, raw.sslmode, raw.auth);
         let aws = aws::Written { services: raw.services, regions: raw.regions, buckets: raw.buckets };
+        let assertion = assertions::Written {
+            scopes: raw.scopes,
+            subjects: raw.subjects,
+            app: raw.app,
+            installations: raw.installations,
+        };
+        let assertion = assertion.binding(kind, at).map_err(|(at, message)| self.error(at, message))?;
         if kind == SecretKind::Postgres {
             aws.none().map_err(|(at, message)| self.error(at, message))?;
             self.only_of(kind, &in_no_request)?;
@@ -243,6 +257,7 @@ impl Reader<'_> {
                 minting: BTreeSet::new(),
                 ssh: None,
                 aws: None,
+                assertion: None,
                 postgres: Some(server),
                 place: format!("{}:{}", self.file, position(self.text, at).0),
             });
@@ -275,6 +290,7 @@ impl Reader<'_> {
                 minting: BTreeSet::new(),
                 ssh: Some(server),
                 aws: None,
+                assertion: None,
                 postgres: None,
                 place: format!("{}:{}", self.file, position(self.text, at).0),
             });
@@ -297,6 +313,20 @@ impl Reader<'_> {
             aws.none().map_err(|(at, message)| self.error(at, message))?;
             None
         };
+        if assertion.is_some() {
+            self.only_of(
+                kind,
+                &[
+                    ("like", start(&raw.like)),
+                    ("placements", start(&raw.placements)),
+                    ("methods", start(&raw.methods)),
+                    ("paths", start(&raw.paths)),
+                    ("env", start(&raw.env)),
+                    ("prefix", start(&raw.prefix)),
+                    ("pattern", start(&raw.pattern)),
+                ],
+            )?;
+        }
         let placements = match (&raw.placements, like) {
             (None, Some(like)) => like.placements.clone(),
             (written, _) => self.placements(at, kind, written.as_ref())?,
@@ -307,7 +337,10 @@ impl Reader<'_> {
             name,
             kind,
             source,
-            hosts: self.hosts(at, raw.hosts.as_ref(), like)?,
+            hosts: match (&assertion, &raw.hosts) {
+                (Some(binding), None) => binding.usual_hosts(),
+                _ => self.hosts(at, raw.hosts.as_ref(), like)?,
+            },
             placements,
             scope: Scope {
                 methods: raw.methods.map(|methods| self.methods(&methods)).transpose()?.unwrap_or_default(),
@@ -328,6 +361,7 @@ impl Reader<'_> {
             like: like.cloned(),
             ssh: None,
             aws,
+            assertion,
             postgres: None,
             place: format!("{}:{}", self.file, position(self.text, at).0),
         })
@@ -423,7 +457,11 @@ impl Reader<'_> {
             return match kind {
                 SecretKind::Bearer | SecretKind::Oauth => Ok(vec![Placement::bearer()]),
                 SecretKind::Basic => Ok(vec![Placement::Basic(BasicHalf::Password)]),
-                SecretKind::SshKey | SecretKind::Aws | SecretKind::Postgres => Ok(Vec::new()),
+                SecretKind::SshKey
+                | SecretKind::Aws
+                | SecretKind::GoogleServiceAccount
+                | SecretKind::GithubApp
+                | SecretKind::Postgres => Ok(Vec::new()),
                 SecretKind::ApiKey => Err(self.error(
                     at,
                     "`placements` is missing: say where the key stands, as `placements = [\"header x-api-key\"]`",

@@ -14,10 +14,12 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use understudy_policies::{HostName, PathError, RequestPath};
 
+use super::assertions::{self, Authorized};
 use super::aws::{self, Signing};
+use super::catalogue::Minted;
 use super::foreign;
 use super::grants::Grants;
-use super::holdings::MintedNow;
+use super::holdings::{HeldValue, MintedNow};
 use super::minted;
 use super::minting;
 use super::placement::Placement;
@@ -52,6 +54,10 @@ pub struct Swaps {
     pub download: bool,
     /// The signature that is made anew for what goes upstream.
     pub signing: Option<Signing>,
+    /// What the answer has for the container, beside what is declared of the endpoint.
+    pub minted: Vec<Minted>,
+    /// The signature of a token that was signed again: an answer must not repeat it.
+    pub signature: Option<HeldValue>,
 }
 
 impl Swaps {
@@ -61,6 +67,14 @@ impl Swaps {
         self.secrets.extend(secrets);
         self.secrets.sort_unstable();
         self.secrets.dedup();
+    }
+
+    /// A token that is signed again in the head.
+    fn authorize(&mut self, authorized: Option<Authorized>) {
+        let Some(authorized) = authorized else { return };
+        self.headers.push(authorized.header());
+        (self.minted, self.signature) = (authorized.minted, Some(authorized.signature));
+        self.add(vec![authorized.secret]);
     }
 
     /// What is signed must not be changed by a swap.
@@ -120,7 +134,12 @@ pub fn examine(
     let accepted = minted::check(minted, grants, &head)?;
     retired::check(vault, minted, &head)?;
     let signing = aws::check(vault, grants, &head)?;
-    let left = signing.as_ref().map(|signing| signing.without(head.uri, head.headers));
+    let authorized = assertions::check(vault, grants, &head)?;
+    let left = match (&signing, &authorized) {
+        (Some(signing), _) => Some(signing.without(head.uri, head.headers)),
+        (None, Some(_)) => Some(Authorized::without(head.uri, head.headers)),
+        (None, None) => None,
+    };
     let head = match &left {
         Some((uri, headers)) => RequestHead { uri, headers, ..head },
         None => head,
@@ -138,6 +157,7 @@ pub fn examine(
         let stand_in = |text: &[u8]| std::str::from_utf8(text).is_ok_and(|text| vault.is_stand_in(text));
         foreign::check(vault, &head, &rests, |text| stand_in(text) || minted.accepts(grants, &head, text))?;
     }
+    swaps.authorize(authorized);
     swaps.sign(signing)?;
     minting::check(vault, grants, &head, &swaps)?;
     // A secret key is not sent, so no part of it can come back.
@@ -311,6 +331,11 @@ impl Judge<'_> {
             Reason::CredentialInClear => format!("use https://{host}"),
             _ if declaration.aws.is_some() => {
                 format!("`{name}` signs requests, and stands in none but in their signature")
+            }
+            _ if declaration.assertion.is_some() => {
+                format!(
+                    "`{name}` signs tokens, and is never sent itself; where it signs, it is for a token endpoint or an API of its own"
+                )
             }
             _ if declaration.placements.is_empty() => {
                 format!("`{name}` is a token of an account that the sidecar renews itself: it is never sent")

@@ -19,6 +19,8 @@ const MOST_MINTED: usize = 64;
 const UNUSED: Duration = Duration::from_secs(24 * 3600);
 /// Former values of one container, and as many that were minted, wrapped, and are forgotten; the oldest makes room.
 const MOST_FORMER: usize = 32;
+/// Signatures of tokens that were signed again; the oldest makes room.
+const MOST_SIGNED: usize = 32;
 
 /// Of one container.
 #[derive(Debug, Default)]
@@ -32,6 +34,8 @@ struct Kept {
     former: VecDeque<HeldValue>,
     /// Wrapped ones that are not sent any more, and that an answer could still repeat.
     outgrown: VecDeque<HeldValue>,
+    /// Signatures that an upstream was sent and the container must not see.
+    signed: VecDeque<HeldValue>,
     /// The container is gone: nothing is kept any more.
     closed: bool,
     /// What answers are searched for: built once for a vault, grants and what is held.
@@ -154,9 +158,17 @@ impl Holdings {
     pub fn keep_former(&self, values: impl IntoIterator<Item = HeldValue>) {
         let mut kept = self.kept();
         for value in values {
-            if !kept.closed && put(&mut kept.former, value) {
+            if !kept.closed && put(&mut kept.former, value, MOST_FORMER) {
                 kept.searches = None;
             }
+        }
+    }
+
+    /// A signature that goes to an upstream.
+    pub fn keep_signature(&self, signature: HeldValue) {
+        let mut kept = self.kept();
+        if !kept.closed && put(&mut kept.signed, signature, MOST_SIGNED) {
+            kept.searches = None;
         }
     }
 
@@ -169,7 +181,7 @@ impl Holdings {
     pub fn scrub(&self, vault: &Arc<Vault>, grants: &Grants) -> Arc<Patterns> {
         let mut kept = self.kept();
         let wrapped = |used: &Used| used.credential.stand_in.is_some();
-        let nothing_more = kept.former.is_empty() && kept.outgrown.is_empty();
+        let nothing_more = kept.former.is_empty() && kept.outgrown.is_empty() && kept.signed.is_empty();
         if nothing_more && !kept.minted.iter().any(wrapped) {
             return vault.scrub(grants);
         }
@@ -181,8 +193,8 @@ impl Holdings {
         }
         let pair =
             |value, stand_in| Pair { owner: 0, value, other: as_long(stand_in, value), forms: Forms::All };
-        let former =
-            kept.former.iter().chain(&kept.outgrown).map(|held| pair(held.value.expose(), &held.stand_in));
+        let former = kept.former.iter().chain(&kept.outgrown).chain(&kept.signed);
+        let former = former.map(|held| pair(held.value.expose(), &held.stand_in));
         let minted = kept.minted.iter().filter_map(|used| {
             Some(pair(used.credential.value.expose(), used.credential.stand_in.as_deref()?))
         });
@@ -200,18 +212,18 @@ impl Kept {
     fn outgrow(&mut self, used: Used) {
         if let Some(stand_in) = &used.credential.stand_in {
             let value = Arc::clone(&used.credential.value);
-            put(&mut self.outgrown, HeldValue { value, stand_in: stand_in.clone() });
+            put(&mut self.outgrown, HeldValue { value, stand_in: stand_in.clone() }, MOST_FORMER);
         }
         self.searches = None;
     }
 }
 
 /// False if it is there.
-fn put(values: &mut VecDeque<HeldValue>, value: HeldValue) -> bool {
+fn put(values: &mut VecDeque<HeldValue>, value: HeldValue, most: usize) -> bool {
     if values.contains(&value) {
         return false;
     }
-    if values.len() >= MOST_FORMER {
+    if values.len() >= most {
         values.pop_front();
     }
     values.push_back(value);

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use zeroize::Zeroizing;
 
+use super::assertions::{AssertionKey, Binding};
 use super::aws::AwsKey;
 use super::catalogue::{Alphabet, Catalogue};
 use super::declaration::Declaration;
@@ -52,6 +53,8 @@ pub(super) struct Loaded {
     pub(super) ssh: Option<Arc<SshKey>>,
     /// What belongs to the value, if it is the secret half of an access key.
     pub(super) aws: Option<Arc<AwsKey>>,
+    /// What the value is, if it is a key that signs tokens.
+    pub(super) assertion: Option<Arc<AssertionKey>>,
 }
 
 /// Why a secret has no value that can be used.
@@ -70,8 +73,9 @@ impl From<String> for Rejected {
 
 impl Loaded {
     pub(super) fn new(value: Arc<SecretValue>, stand_in: String) -> Self {
-        let (scheme, stale, rejected, earlier, account, ssh, aws) = Default::default();
-        Self { value, stand_in, read: Instant::now(), scheme, stale, rejected, earlier, account, ssh, aws }
+        let (scheme, stale, rejected, earlier, account, ssh, aws, assertion) = Default::default();
+        let read = Instant::now();
+        Self { value, stand_in, read, scheme, stale, rejected, earlier, account, ssh, aws, assertion }
     }
 }
 
@@ -113,11 +117,19 @@ impl Loading<'_> {
     }
 
     fn again(&self, declaration: &Declaration, kept: &Secret) -> Result<Loaded, Rejected> {
-        let is_now = (declaration.ssh.is_some(), declaration.aws.is_some());
-        if is_now != (kept.loaded().ssh.is_some(), kept.loaded().aws.is_some()) {
+        let is_now = (declaration.ssh.is_some(), declaration.aws.is_some(), declaration.assertion.is_some());
+        let loaded = kept.loaded();
+        let app = |of: &Declaration| match &of.assertion {
+            Some(Binding::GitHub { ids, .. }) => ids.clone(),
+            _ => Vec::new(),
+        };
+        if is_now != (loaded.ssh.is_some(), loaded.aws.is_some(), loaded.assertion.is_some())
+            || declaration.kind != kept.declaration().kind && declaration.assertion.is_some()
+            || app(declaration) != app(kept.declaration())
+        {
             return Err("its kind was changed, and its value cannot be read".to_owned().into());
         }
-        if is_now != (false, false) {
+        if is_now != (false, false, false) {
             return Ok(kept.loaded().clone());
         }
         let stand_in = self.shaped(declaration, &kept.loaded().value)?;
@@ -156,6 +168,9 @@ impl Loading<'_> {
         if declaration.aws.is_some() {
             return self.aws_key(bytes, declaration);
         }
+        if let Some(binding) = &declaration.assertion {
+            return self.assertion_key(bytes, declaration, binding);
+        }
         let read = match declaration.postgres {
             Some(_) => SecretValue::from_bytes(bytes).map(|value| (value, None)),
             None => SecretValue::from_pasted(bytes),
@@ -190,6 +205,25 @@ impl Loading<'_> {
         }
         let stand_in = key.stand_in_text().to_owned();
         Ok(Loaded { ssh: Some(Arc::new(key)), ..Loaded::new(Arc::new(value), stand_in) })
+    }
+
+    fn assertion_key(
+        &self,
+        bytes: &[u8],
+        declaration: &Declaration,
+        binding: &Binding,
+    ) -> Result<Loaded, Rejected> {
+        let before = self.previous.and_then(|vault| vault.secret(&declaration.name));
+        let before = before.and_then(Secret::assertion_key);
+        let (key, value) = AssertionKey::read(bytes, binding, (self.key, &declaration.name), before)
+            .map_err(|error| error.to_string())?;
+        if self.known.contains(value.expose().as_bytes()) || value.is(key.stand_in_text().as_bytes()) {
+            return Err("the key is a stand-in of this installation; put the real one there"
+                .to_owned()
+                .into());
+        }
+        let stand_in = key.stand_in_text().to_owned();
+        Ok(Loaded { assertion: Some(Arc::new(key)), ..Loaded::new(Arc::new(value), stand_in) })
     }
 
     fn aws_key(&self, bytes: &[u8], declaration: &Declaration) -> Result<Loaded, Rejected> {

@@ -30,7 +30,9 @@ pub(super) fn check(
     let readings = LazyCell::new(|| Readings::of(head.uri.path()));
     let meant = |endpoint: &&Endpoint| {
         let method = endpoint.methods.is_empty() || methods.iter().any(|m| endpoint.methods.contains(m));
-        method && !switches.allow(endpoint.creates) && endpoint.path.matches_possibly(&readings)
+        // Of the answer to this one, the container gets a stand-in.
+        let own = endpoint.creates == Creates::Sts && !swaps.minted.is_empty();
+        method && !own && !switches.allow(endpoint.creates) && endpoint.path.matches_possibly(&readings)
     };
     match vault.catalogue().endpoints_at(head.host, &switches.likes).find(meant) {
         None => plainly(vault, head, &methods, &readings, &switches.likes),

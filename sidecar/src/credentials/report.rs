@@ -59,10 +59,12 @@ pub fn report(
                     (_, Some(server)) => server.shown_hosts(),
                     (None, None) => shown(&declaration.hosts),
                 },
-                placements: match (&declaration.aws, &declaration.postgres) {
-                    (Some(_), _) => vec!["signature".to_owned()],
-                    (_, Some(server)) => vec![format!("password of {}", server.user())],
-                    (None, None) => shown(&declaration.placements),
+                placements: match &declaration.postgres {
+                    Some(server) => vec![format!("password of {}", server.user())],
+                    None if declaration.aws.is_some() || declaration.assertion.is_some() => {
+                        vec!["signature".to_owned()]
+                    }
+                    None => shown(&declaration.placements),
                 },
                 expires: declaration.expires.map(|expiry| expiry.to_string()),
                 holders: named(holders.get(&declaration.name).map_or(&[], Vec::as_slice)),

@@ -63,6 +63,11 @@ impl Asked {
         Self { harness: harness.to_owned(), granted, prepare }
     }
 
+    /// Takes in secrets of a login that the container's own program made and the operator confirmed.
+    pub fn add(&mut self, names: impl IntoIterator<Item = String>) {
+        self.granted = self.granted.names().into_iter().chain(names).collect();
+    }
+
     /// Secrets that are declared to be that account, each with whether the container may have it.
     pub fn of_account(&self, vault: &Vault, account: &str) -> Vec<(String, bool)> {
         let image = self.prepare.image.as_ref();

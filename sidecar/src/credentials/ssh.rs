@@ -4,6 +4,7 @@
 mod files;
 mod host_keys;
 mod key;
+mod rsa;
 
 pub use self::files::{SshFiles, files};
 pub use self::key::{HostKey, KeyError, SshKey};

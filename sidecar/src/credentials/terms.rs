@@ -17,6 +17,7 @@ use understudy_harnesses::{
 use understudy_policies::{Policies, Policy, PolicySet, builtin, document::closest};
 
 use self::several::Part;
+use super::assertions;
 use super::aws;
 use super::grants::{self, Choice, Grants};
 use super::postgres;
@@ -84,6 +85,7 @@ pub fn terms(
     placement.files.extend(ssh.files);
     placement.login_files.extend(ssh.login_files);
     placement.stand_ins.extend(ssh.stand_ins);
+    placement.files.extend(choices.iter().flat_map(Choice::secrets).filter_map(assertions::file));
     let passwords = choices.iter().flat_map(Choice::secrets);
     let passwords =
         passwords.filter_map(|secret| Some((secret.declaration().postgres.as_ref()?, secret.stand_in())));
@@ -230,6 +232,14 @@ fn environment(
         if let Some(key) = secret.aws_key() {
             for (name, stand_in) in aws::environment(key, secret.stand_in()) {
                 if env.insert(name.to_owned(), stand_in.to_owned()).is_some() {
+                    return Err(taken(name, secret));
+                }
+            }
+            continue;
+        }
+        if let Some(key) = secret.assertion_key() {
+            for (name, value) in assertions::environment(key) {
+                if env.insert(name.to_owned(), value).is_some() {
                     return Err(taken(name, secret));
                 }
             }

@@ -10,6 +10,7 @@ use std::time::Instant;
 use understudy_policies::{DocumentError, HostName, HostPattern};
 use zeroize::Zeroizing;
 
+use super::assertions;
 use super::catalogue::{Catalogue, Kind};
 use super::declaration::{self, Declaration};
 use super::finder::Finder;
@@ -210,7 +211,7 @@ impl Vault {
     /// Whether a token endpoint of these is at `host`.
     pub fn has_token_endpoint(&self, host: &HostName) -> bool {
         let mut there = self.catalogue.accounts().filter(|(_, oauth)| oauth.token_endpoint.host == *host);
-        there.any(|(kind, _)| self.concerns(kind))
+        there.any(|(kind, _)| self.concerns(kind)) || assertions::is_at(self, host)
     }
 
     fn concerns(&self, kind: &Kind) -> bool {
@@ -266,6 +267,9 @@ impl Vault {
         let earlier = earlier.filter_map(|secret| Some((secret.name(), secret.earlier()?)));
         let lines = self.secrets.iter().filter_map(|secret| Some((secret.name(), secret.ssh_key()?)));
         let lines = lines.flat_map(|(name, key)| key.lines().iter().map(move |line| (name, line)));
+        let tokens = self.secrets.iter().filter_map(|secret| Some((secret.name(), secret.assertion_key()?)));
+        let tokens = tokens.flat_map(|(name, key)| key.lines().iter().map(move |line| (name, line)));
+        let lines = lines.chain(tokens);
         let parts = self.secrets.iter();
         let parts = parts.flat_map(|secret| secret.parts().map(move |(value, _)| (secret.name(), value)));
         live.chain(dead).chain(rejected).chain(earlier).chain(lines).chain(parts)

@@ -11,14 +11,18 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 pub type Text = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Scrapers at once; more of them wait.
-const AT_ONCE: usize = 4;
+/// Connections at once; more of them wait.
+const AT_ONCE: usize = 64;
+/// Of those, as many are answered at once: it is work for the sidecar.
+const ANSWERED_AT_ONCE: usize = 2;
+/// From a connection to the end of the head of its request.
+const HEAD_WITHIN: Duration = Duration::from_secs(2);
 /// From a connection to the end of its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_HEAD: usize = 16 * 1024;
@@ -39,13 +43,14 @@ pub fn start(address: SocketAddr, text: Text) -> io::Result<SocketAddr> {
 
 async fn serve(listener: TcpListener, text: Text) {
     let places = Arc::new(Semaphore::new(AT_ONCE));
+    let answering = Arc::new(Semaphore::new(ANSWERED_AT_ONCE));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let text = Arc::clone(&text);
+                let (text, answering) = (Arc::clone(&text), Arc::clone(&answering));
                 tokio::spawn(async move {
                     // Who is slow or says what is no HTTP gets nothing, and nobody has to know.
-                    let _ = tokio::time::timeout(PATIENCE, answer(stream, text)).await;
+                    let _ = tokio::time::timeout(PATIENCE, answer(stream, text, answering)).await;
                     drop(place);
                 });
             }
@@ -57,16 +62,22 @@ async fn serve(listener: TcpListener, text: Text) {
     }
 }
 
-async fn answer(stream: TcpStream, text: Text) -> hyper::Result<()> {
+async fn answer(stream: TcpStream, text: Text, answering: Arc<Semaphore>) -> hyper::Result<()> {
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
-        let text = Arc::clone(&text);
-        async move { Ok::<_, Infallible>(respond(&request, text).await) }
+        let (text, answering) = (Arc::clone(&text), Arc::clone(&answering));
+        async move { Ok::<_, Infallible>(respond(&request, text, &answering).await) }
     });
     let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
     server.keep_alive(false).max_buf_size(LONGEST_HEAD).serve_connection(TokioIo::new(stream), service).await
 }
 
-async fn respond(request: &Request<hyper::body::Incoming>, text: Text) -> Response<Full<Bytes>> {
+async fn respond(
+    request: &Request<hyper::body::Incoming>,
+    text: Text,
+    answering: &Semaphore,
+) -> Response<Full<Bytes>> {
+    let Ok(_place) = answering.acquire().await else { return empty(StatusCode::INTERNAL_SERVER_ERROR) };
     let status = match (request.method(), request.uri().path()) {
         (&Method::GET, "/metrics") => StatusCode::OK,
         (_, "/metrics") => StatusCode::METHOD_NOT_ALLOWED,
@@ -138,11 +149,18 @@ mod tests {
     async fn silent_ones_keep_nobody_out_for_long() {
         let at = begun();
         let mut silent = Vec::new();
+        for _ in 0..AT_ONCE / 2 {
+            silent.push(TcpStream::connect(at).await.unwrap());
+        }
+        // Some of them keep out nobody, all of them not for long.
+        let asked = said(at, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        let text = tokio::time::timeout(HEAD_WITHIN / 2, asked).await.unwrap();
+        assert!(text.contains("understudy_x"), "{text}");
         for _ in 0..AT_ONCE {
             silent.push(TcpStream::connect(at).await.unwrap());
         }
         let asked = said(at, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-        let text = tokio::time::timeout(3 * PATIENCE, asked).await.unwrap();
+        let text = tokio::time::timeout(3 * HEAD_WITHIN, asked).await.unwrap();
         assert!(text.contains("understudy_x"), "{text}");
     }
 }

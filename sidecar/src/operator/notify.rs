@@ -1,10 +1,10 @@
 //! Tells the operator by a command of theirs: a question, a leak, a host that is refused for the first time. `room` says how
 //! much is told, `run` runs the command.
 
+mod queue;
 mod room;
 mod run;
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use serde::Serialize;
 use understudy_control::QuestionStatus;
 use understudy_policies::HostName;
 
-use self::room::{Room, WAITING};
+use self::queue::Queue;
+use self::room::Room;
 use crate::audit::{self, Decision, Entry};
 use crate::reason::Reason;
 
@@ -53,8 +54,14 @@ pub enum Event {
 
 #[derive(Debug)]
 pub struct Notifier {
-    queue: SyncSender<Fact>,
+    queue: Arc<Queue>,
     room: Arc<Mutex<Room>>,
+}
+
+impl Drop for Notifier {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
 }
 
 impl Notifier {
@@ -63,9 +70,9 @@ impl Notifier {
         if words.is_empty() {
             return Ok(None);
         }
-        let (queue, facts) = sync_channel(WAITING);
+        let queue = Arc::<Queue>::default();
         let room = Arc::<Mutex<Room>>::default();
-        let told = Arc::clone(&room);
+        let (facts, told) = (Arc::clone(&queue), Arc::clone(&room));
         thread::Builder::new().name("notify".to_owned()).spawn(move || tell_all(&words, &facts, &told))?;
         Ok(Some(Self { queue, room }))
     }
@@ -73,7 +80,7 @@ impl Notifier {
     /// Returns at once.
     pub fn tell(&self, fact: Fact) {
         let mut room = lock(&self.room);
-        if room.admit(&fact, Instant::now()) && self.queue.try_send(fact).is_err() {
+        if room.admit(&fact, Instant::now()) && !self.queue.push(fact) {
             room.leave_out();
         }
     }
@@ -113,8 +120,9 @@ impl Notifier {
     }
 }
 
-fn tell_all(words: &[String], facts: &Receiver<Fact>, room: &Mutex<Room>) {
-    for mut fact in facts {
+/// Until nobody can tell it anything any more.
+fn tell_all(words: &[String], facts: &Queue, room: &Mutex<Room>) {
+    while let Some(mut fact) = facts.pop() {
         fact.left_out = lock(room).take(&fact);
         if fact.left_out > 0 {
             tracing::warn!("`notify`: {} events were not told: too much happened at once", fact.left_out);

@@ -18,6 +18,7 @@ use super::record::Exchange;
 use super::request::{Head, Target, Upgrade, target, written};
 use super::searches::Searches;
 use crate::connection::Standing;
+use crate::credentials::assertions::{self, Exchanged};
 use crate::credentials::{
     CredentialDenial, Fields, Grants, RequestHead, Signing, Swaps, Vault, examine, examine_body, fields,
     mutations, no_override, overriding,
@@ -95,8 +96,9 @@ impl Engine {
         let (now, holdings) = (Instant::now(), &container.holdings);
         let minted = holdings.minted(now);
         let swaps = examine(&vault, &rights.grants, &minted, head);
-        let swaps = swaps.map_err(|denial| denied(exchange, denial))?;
+        let mut swaps = swaps.map_err(|denial| told(exchange, &vault, &target.host, denial))?;
         holdings.used(&swaps.secrets, now);
+        swaps.signature.take().into_iter().for_each(|signature| holdings.keep_signature(signature));
 
         let upstream = self.resolver.current().resolve(permit).await.map_err(|denial| {
             exchange.entry(|entry| entry.detail = Some(denial.detail.clone()));
@@ -133,12 +135,16 @@ impl Engine {
                 return Ok(Err(Page { detail, ..exchange.refuse(Reason::UpgradeNotAllowed) }));
             }
             Ok(Some(fields)) => fields,
-            Err(denial) => return Ok(Err(denied(exchange, denial))),
+            Err(denial) => return Ok(Err(told(exchange, &vault, &host, denial))),
         };
         let Ok(permit) = Arc::clone(&downstream.container.held_bodies).acquire_owned().await else {
             return Ok(Err(exchange.refuse(Reason::Internal)));
         };
-        let body = match held_body::read(session).await? {
+        let read = match exchange.body.take() {
+            Some(body) => Ok(body),
+            None => held_body::read(session).await?,
+        };
+        let body = match read {
             Ok(body) => body,
             Err(error) => {
                 let detail = Some(error.to_string());
@@ -146,7 +152,7 @@ impl Engine {
             }
         };
         // Reading took as long as the container liked: what is in force now counts.
-        let (target, upstream, mut swaps, searches) = match self.judge(session, exchange).await {
+        let (target, upstream, mut swaps, mut searches) = match self.judge(session, exchange).await {
             Ok(judged) => judged,
             Err(page) => return Ok(Err(page)),
         };
@@ -161,11 +167,13 @@ impl Engine {
         {
             return Ok(Err(denied(exchange, denial)));
         }
-        if body.is_empty() {
-            return Ok(Ok(((target, upstream, swaps, searches), None)));
-        }
         let (coding, headers) = coding::undone(&session.req_header().headers);
         let head = head_of(session, &headers, (&host, &uri), verified_tls);
+        match assertions::is_asked(&vault, &head) {
+            Ok(false) if body.is_empty() => return Ok(Ok(((target, upstream, swaps, searches), None))),
+            Ok(_) => {}
+            Err(denial) => return Ok(Err(told(exchange, &vault, &host, denial))),
+        }
         let text = match coding.map(|coding| held_body::decoded(&body, coding)).transpose() {
             Ok(decoded) => decoded.unwrap_or_else(|| body.clone()),
             Err(undecodable) => {
@@ -180,6 +188,22 @@ impl Engine {
                     return Ok(Err(exchange.refuse(Reason::CredentialMisplaced)));
                 }
                 swaps.add(swapped.secrets);
+                let mut bytes = swapped.bytes;
+                match exchanged(&vault, &rights.grants, head, &bytes) {
+                    Ok(None) => {}
+                    Ok(Some(exchanged)) => {
+                        let holdings = &downstream.container.holdings;
+                        holdings.keep_signature(exchanged.signature);
+                        swaps.add(vec![exchanged.secret]);
+                        swaps.minted = exchanged.minted;
+                        bytes = exchanged.bytes;
+                        let minted = holdings.minted(Instant::now());
+                        // With the signature that was just made.
+                        searches =
+                            Searches::new(Arc::clone(&vault), &rights.grants, (holdings, &minted), head);
+                    }
+                    Err(denial) => return Ok(Err(told(exchange, &vault, &host, denial))),
+                }
                 let checked = no_override(&vault, &head, &swaps, fields, &text)
                     .and_then(|()| mutations::check_body(&vault, &rights.grants, &head, &swaps, &text));
                 if let Err(denial) = checked {
@@ -189,13 +213,26 @@ impl Engine {
                 let held = match coding {
                     // What is signed goes on as it is.
                     _ if swaps.signing.is_some() => HeldBody::new(body, permit),
-                    Some(_) => HeldBody::decoded(swapped.bytes, permit),
-                    None => HeldBody::new(swapped.bytes, permit),
+                    Some(_) => HeldBody::decoded(bytes, permit),
+                    None => HeldBody::new(bytes, permit),
                 };
                 Ok(Ok(((target, upstream, swaps, searches), Some(held))))
             }
-            Err(denial) => Ok(Err(denied(exchange, denial))),
+            Err(denial) => Ok(Err(told(exchange, &vault, &host, denial))),
         }
+    }
+}
+
+/// An assertion for a token, if the request is one.
+fn exchanged(
+    vault: &Vault,
+    grants: &Grants,
+    head: RequestHead<'_>,
+    body: &[u8],
+) -> std::result::Result<Option<Exchanged>, CredentialDenial> {
+    match assertions::is_asked(vault, &head)? {
+        true => assertions::exchange(vault, grants, head, body),
+        false => Ok(None),
     }
 }
 
@@ -225,6 +262,9 @@ fn wanted(
         fields => fields,
     };
     let signed = swaps.signing.as_ref().is_some_and(Signing::needs_body);
+    if assertions::is_asked(vault, head)? {
+        return Ok(Some(Fields::Form));
+    }
     Ok(fields.or((mutations || signed).then_some(Fields::Other)))
 }
 
@@ -236,6 +276,11 @@ fn head_of<'r>(
     verified_tls: bool,
 ) -> RequestHead<'r> {
     RequestHead { host, method: &session.req_header().method, verified_tls, uri, headers }
+}
+
+/// As clients of the API read an error.
+fn told(exchange: &mut Exchange, vault: &Vault, host: &HostName, denial: CredentialDenial) -> Page {
+    Page { api: assertions::api(vault, host), ..denied(exchange, denial) }
 }
 
 fn denied(exchange: &mut Exchange, denial: CredentialDenial) -> Page {

@@ -1,11 +1,13 @@
 //! What a refused request is answered with: short, for people and for agents. Pure.
 
 mod aws;
+mod errors;
 
 use http::{HeaderMap, header};
 use pingora_http::RequestHeader;
 use serde_json::json;
 
+use crate::credentials::assertions::Api;
 use crate::reason::Reason;
 
 #[derive(Debug, Clone, Default)]
@@ -20,6 +22,8 @@ pub(super) struct Page {
     pub(super) detail: Option<String>,
     /// What the operator would run or write.
     pub(super) remedy: Option<String>,
+    /// Whose clients read it.
+    pub(super) api: Option<Api>,
 }
 
 pub(super) struct Rendered {
@@ -34,6 +38,10 @@ impl Page {
         if let Some(form) = aws::form(request) {
             let (content_type, body) = form.render(reason, &self.message(reason));
             return Rendered { status: reason.status(), content_type, body };
+        }
+        if let Some(api) = self.api {
+            let body = errors::body(api, reason, &self.message(reason));
+            return Rendered { status: reason.status(), content_type: "application/json", body };
         }
         let request = &request.headers;
         let (content_type, body) = if wants_json(request) {
@@ -286,6 +294,7 @@ mod tests {
             rule: Some("web.toml:3".to_owned()),
             detail: None,
             remedy: Some("add [[allow]] host = \"evil.example\"".to_owned()),
+            api: None,
         }
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Exchange {
     count: Option<InFlight>,
     /// The rule that it was allowed by when it was judged first.
     pub(super) admitted: Option<String>,
+    /// The body, if it was read already.
+    pub(super) body: Option<bytes::Bytes>,
     /// Which of the container's rights it was judged by last.
     pub(super) judged_at: u64,
     pub(super) plan: Option<Plan>,
@@ -81,6 +83,7 @@ impl Exchange {
             accepted: None,
             count: None,
             admitted: None,
+            body: None,
             judged_at: 0,
             plan: None,
             attempt: 0,
@@ -125,6 +128,7 @@ impl Exchange {
             rule: entry.rule.clone(),
             detail: None,
             remedy: None,
+            api: None,
         }
     }
 

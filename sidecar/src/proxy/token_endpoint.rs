@@ -18,7 +18,7 @@ use super::request::{Head, Target, target, written};
 use crate::accounts::broker::{self, Asked, Grant, Reply};
 use crate::accounts::{Account, Keeper, Millis};
 use crate::audit::Decision;
-use crate::credentials::Vault;
+use crate::credentials::{Vault, assertions};
 use crate::reason::Reason;
 
 impl Engine {
@@ -60,6 +60,13 @@ impl Engine {
             true => Asked::read(&vault, &rights.grants, content_type.unwrap_or_default(), &body),
             false => Asked::Malformed,
         };
+        // Of a service account, at the same address: judged as any other request is.
+        if matches!(&asked, Asked::Other(Some(grant)) if grant == assertions::GRANT)
+            && assertions::is_at(&vault, &target.host)
+        {
+            exchange.body = Some(body);
+            return Ok(Ok(false));
+        }
         if let Asked::Renew(name) = &asked {
             let reply = renewed(keeper, &self.vault.current(), name, || self.vault.current()).await;
             let rule = format!("token endpoint of `{name}`");

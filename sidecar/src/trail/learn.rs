@@ -8,12 +8,24 @@ use serde_json::Value;
 use understudy_policies::{HostName, PathPattern};
 
 use super::filter::Filter;
-use super::{Call, kept};
+use super::{Call, From, source};
 use crate::output::Output;
 use crate::policy_files::Proposed;
 
 /// Paths of one host that are written; more of them make the rule one for the whole host.
 const MOST_PATHS: usize = 12;
+/// More than any protocol has.
+const MOST_METHODS: usize = 16;
+/// An agent can make up as many as it likes. Nobody looks through more.
+const MOST_HOSTS: usize = 1000;
+
+/// What lines have told so far.
+#[derive(Debug, Default)]
+pub struct Learned {
+    seen: BTreeMap<(HostName, u16), Seen>,
+    /// Requests about other hosts than these.
+    beyond: u64,
+}
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -28,61 +40,81 @@ struct Seen {
 const HEAD: &str = "# What a container was refused, or was let through without a rule. The agent chose these hosts: look at each before you \
 use it.\n# Save it as ~/.config/understudy/policies/NAME.toml, and run `understudy check`.\n";
 
-/// Prints what the lines that the sidecar still has make of `container`.
-pub fn run(container: &str, output: Output, call: Call<'_>) -> Result<()> {
+/// Prints what the lines make of `container`.
+pub fn run(container: &str, from: &From, output: Output, call: Call<'_>) -> Result<()> {
     let filter = Filter { container: Some(container.to_owned()), ..Filter::default() };
-    let lines = kept(call)?.into_iter().filter_map(|line| serde_json::from_str(&line).ok());
-    let lines: Vec<Value> = lines.filter(|line| filter.matches(line)).collect();
-    if lines.is_empty() {
+    let (mut learned, mut any) = (Learned::default(), false);
+    let missing = source::read(from.file.as_deref(), call, |_, line| {
+        if filter.matches(line) {
+            any = true;
+            learned.add(line);
+        }
+        Ok(true)
+    })?;
+    missing.tell();
+    if !any {
         bail!(
-            "no audit line of a container {container:?} is kept; list the containers with: understudy status"
+            "there is no audit line of a container {container:?}; list the containers with: understudy status"
         );
     }
-    output.print(&Proposed::new(policy(&lines), Vec::new())?, |proposed| proposed.policy.clone())
+    output.print(&Proposed::new(learned.policy(), Vec::new())?, |proposed| proposed.policy.clone())
 }
 
-/// `lines` are those of one container.
-pub fn policy(lines: &[Value]) -> String {
-    let mut seen: BTreeMap<(HostName, u16), Seen> = BTreeMap::new();
-    for line in lines.iter().filter(|line| is_without_rule(line)) {
+impl Learned {
+    /// A line of the container.
+    pub fn add(&mut self, line: &Value) {
+        if !is_without_rule(line) {
+            return;
+        }
         let text = |key: &str| line.get(key).and_then(Value::as_str);
-        let Some(host) = text("host").and_then(|host| host.parse().ok()) else { continue };
+        let Some(host) = text("host").and_then(|host| host.parse().ok()) else { return };
         let port = line.get("port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
-        let seen = seen.entry((host, port.unwrap_or(443))).or_default();
+        let key = (host, port.unwrap_or(443));
+        if self.seen.len() >= MOST_HOSTS && !self.seen.contains_key(&key) {
+            self.beyond += 1;
+            return;
+        }
+        let seen = self.seen.entry(key).or_default();
         seen.requests += u64::from(port.is_some());
-        seen.methods.extend(text("method").filter(|method| is_method(method)).map(str::to_owned));
+        if seen.methods.len() < MOST_METHODS {
+            seen.methods.extend(text("method").filter(|method| is_method(method)).map(str::to_owned));
+        }
         if let Some(path) = text("path") {
             let path = path.split('?').next().unwrap_or_default();
             // `{name}` stands for a stand-in, and a star would be a wildcard.
-            match path.contains(['*', '{']) || path.parse::<PathPattern>().is_err() {
-                true => seen.other_paths = true,
-                false => drop(seen.paths.insert(path.to_owned())),
+            if path.contains(['*', '{']) || path.parse::<PathPattern>().is_err() {
+                seen.other_paths = true;
+            } else if seen.paths.len() <= MOST_PATHS {
+                seen.paths.insert(path.to_owned());
             }
         }
     }
-    let mut text = HEAD.to_owned();
-    if seen.is_empty() {
-        text.push_str("#\n# Nothing was refused for want of a rule.\n");
+
+    pub fn policy(&self) -> String {
+        let mut text = HEAD.to_owned();
+        if self.seen.is_empty() {
+            text.push_str("#\n# Nothing was refused for want of a rule.\n");
+        }
+        if self.beyond > 0 {
+            let _ =
+                writeln!(text, "#\n# {} requests to more than {MOST_HOSTS} hosts are left out.", self.beyond);
+        }
+        for ((host, port), seen) in &self.seen {
+            let _ = write!(text, "\n# {}\n[[allow]]\nhost = \"{host}\"\n", requests(seen.requests));
+            if *port != 443 {
+                let _ = writeln!(text, "port = {port}");
+            }
+            if !seen.methods.is_empty() {
+                let _ = writeln!(text, "methods = [{}]", quoted(&seen.methods));
+            }
+            if seen.paths.len() > MOST_PATHS || seen.other_paths {
+                text.push_str("# more paths than are written here, so all are allowed\n");
+            } else if !seen.paths.is_empty() {
+                let _ = writeln!(text, "paths = [{}]", quoted(&seen.paths));
+            }
+        }
+        text
     }
-    for ((host, port), seen) in &seen {
-        let _ = write!(text, "\n# {}\n[[allow]]\nhost = \"{host}\"\n", requests(seen.requests));
-        if *port != 443 {
-            let _ = writeln!(text, "port = {port}");
-        }
-        if !seen.methods.is_empty() {
-            let _ = writeln!(text, "methods = [{}]", quoted(&seen.methods));
-        }
-        if seen.paths.len() > MOST_PATHS || seen.other_paths {
-            let _ = writeln!(
-                text,
-                "# {} paths, so all are allowed",
-                seen.paths.len() + usize::from(seen.other_paths)
-            );
-        } else if !seen.paths.is_empty() {
-            let _ = writeln!(text, "paths = [{}]", quoted(&seen.paths));
-        }
-    }
-    text
 }
 
 fn is_without_rule(line: &Value) -> bool {
@@ -118,6 +150,34 @@ mod tests {
     use understudy_policies::{Policy, PolicySet, Request, Verdict};
 
     use super::*;
+
+    fn policy(lines: &[Value]) -> String {
+        let mut learned = Learned::default();
+        lines.iter().for_each(|line| learned.add(line));
+        learned.policy()
+    }
+
+    #[test]
+    fn what_an_agent_makes_up_is_bounded() {
+        let mut learned = Learned::default();
+        for n in 0..20_000 {
+            learned.add(&json!({"decision": "denied", "host": format!("{n}.example"), "port": 443, "reason": "host-not-allowed"}));
+            learned.add(&json!({"decision": "denied", "host": "one.example", "port": 443, "reason": "host-not-allowed",
+                                "method": format!("M{}", "X".repeat(n % 100)), "path": format!("/{n}")}));
+        }
+        assert_eq!(learned.seen.len(), MOST_HOSTS);
+        let one = &learned.seen[&("one.example".parse().unwrap(), 443)];
+        assert!(
+            one.methods.len() <= MOST_METHODS && one.paths.len() <= MOST_PATHS + 1 && one.requests == 20_000
+        );
+        let text = learned.policy();
+        assert!(
+            text.contains(&format!("# {} requests to more than {MOST_HOSTS} hosts", 20_001 - MOST_HOSTS)),
+            "{}",
+            &text[..300]
+        );
+        assert!(Policy::parse("p", "p.toml", &text).is_ok());
+    }
 
     #[test]
     fn what_was_refused_for_want_of_a_rule_is_proposed_and_nothing_else() {

@@ -44,7 +44,7 @@ pub fn run(arguments: &WatchArguments, control: &Control) -> Result<()> {
         match watcher.next(seen) {
             Ok(Some(watched)) => seen = watcher.show(watched, Some(seen))?,
             Ok(None) => return Ok(()),
-            Err(error) => {
+            Err(error) if is_absence(&error) => {
                 eprintln!("understudy: the sidecar does not answer: {error}; it is waited for");
                 match watcher.again(seen)? {
                     Some(watched) => {
@@ -54,6 +54,20 @@ pub fn run(arguments: &WatchArguments, control: &Control) -> Result<()> {
                     None => return Ok(()),
                 }
             }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether the sidecar is gone, and can come back. Whatever else is wrong does not mend itself.
+fn is_absence(error: &CallError) -> bool {
+    match error {
+        CallError::Connect { source, .. } => source.kind() != std::io::ErrorKind::PermissionDenied,
+        CallError::Channel(_) => true,
+        // Its files go with it, and come with the next one.
+        CallError::Directory(error) => error.is_absent(),
+        CallError::Peer { .. } | CallError::Garbage(_) | CallError::Unexpected | CallError::Refused(_) => {
+            false
         }
     }
 }
@@ -90,8 +104,10 @@ impl Watcher<'_> {
                 return Ok(None);
             }
             let answer = self.begin(Some(seen)).and_then(Pending::answer).and_then(answer_of);
-            if let Ok(watched) = answer {
-                return Ok(Some(watched));
+            match answer {
+                Ok(watched) => return Ok(Some(watched)),
+                Err(error) if is_absence(&error) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }

@@ -385,6 +385,10 @@ async fn what_is_not_signed_so_is_refused_as_clients_read_it() {
     assert_eq!((status, reason.as_str()), (403, "not-signed"), "{body}");
     assert!(body.starts_with("<?xml") && body.contains("<Code>SignatureDoesNotMatch</Code>"), "{body}");
     assert_eq!(refused(&world, &sent, &path, &[]).await.1, "not-signed");
+    let of_form = [("content-type".to_owned(), "multipart/form-data; boundary=x".to_owned())];
+    let posted = Sent { method: "POST", path: "/bucket".to_owned(), ..sent.clone() };
+    let (_, reason, body) = refused(&world, &posted, "/bucket", &of_form).await;
+    assert!(reason == "signing-unsupported" && body.contains("upload with PUT"), "{body}");
     let asymmetric: Vec<_> = headers
         .iter()
         .map(|(name, value)| (name.clone(), value.replace("AWS4-HMAC-SHA256", "AWS4-ECDSA-P256-SHA256")))

@@ -6,6 +6,7 @@
 
 mod accounts;
 mod ask;
+mod assertions;
 mod audit;
 mod aws;
 mod aws_clients;
@@ -40,6 +41,7 @@ mod splice;
 mod ssh;
 mod streaming;
 mod terms;
+mod token_clients;
 mod tunnels;
 mod upgrades;
 mod uploads;

@@ -35,10 +35,15 @@ fn run(program: &str, arguments: &[&str]) -> Output {
 
 impl Bed {
     async fn new() -> Self {
+        Self::with("ed25519").await
+    }
+
+    /// With a real key of that type.
+    async fn with(real: &str) -> Self {
         let directory = tempfile::Builder::new().prefix("openssh").tempdir().unwrap();
         let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-        for key in ["host", "real"] {
-            run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &at(key)]);
+        for (key, kind) in [("host", "ed25519"), ("real", real)] {
+            run("ssh-keygen", &["-q", "-t", kind, "-N", "", "-f", &at(key)]);
         }
         for repository in ["read", "write", "other"] {
             run(
@@ -245,5 +250,20 @@ async fn the_real_server_does_not_know_the_stand_in() {
         let output = bed.command("ssh", &[&options[..], &words, &[&to, "id"]].concat()).await;
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && told.contains(said), "{told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_key_of_any_type_logs_in() {
+    for real in ["rsa", "ecdsa"] {
+        let bed = Bed::with(real).await;
+        let clone = bed.at("cloned");
+        bed.fine(&["clone", "--quiet", &bed.url("read.git"), clone.to_str().unwrap()]).await;
+        let line = bed.world.only_line().await;
+        assert_eq!(
+            (&line["decision"], &line["secrets"][0]),
+            (&"allowed".into(), &"provider".into()),
+            "{real}"
+        );
     }
 }

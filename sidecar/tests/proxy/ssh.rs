@@ -350,6 +350,9 @@ async fn only_the_stand_in_logs_in_and_only_as_the_declared_user() {
         drop(handle);
         let line = bed.line().await;
         assert_eq!((&line["decision"], &line["reason"]), (&"denied".into(), &reason.into()), "{line}");
+        // A key that is foreign is nobody's.
+        let about = (user == "root").then(|| serde_json::json!(["provider"]));
+        assert_eq!(line.get("secrets"), about.as_ref(), "{line}");
         assert!(bed.server.0.lock().unwrap().users.is_empty());
     }
 }
@@ -368,6 +371,7 @@ async fn without_a_grant_the_stand_in_is_worth_nothing_and_a_banner_says_why() {
     drop(handle);
     let line = bed.line().await;
     assert_eq!(line["reason"], "credential-not-granted", "{line}");
+    assert_eq!(line["secrets"], serde_json::json!(["provider"]), "{line}");
     assert!(bed.server.0.lock().unwrap().users.is_empty());
 }
 

@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::frames;
 use crate::provider::Accounts;
-use crate::world::{HOST, SPLICED};
+use crate::world::{HOST, SPLICED, WELL_KNOWN};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocols {
@@ -82,7 +82,8 @@ impl Upstream {
         let authority_pem = authority.self_signed(&key).unwrap().pem();
         let issuer = Issuer::new(authority, key);
         let leaf_key = KeyPair::generate().unwrap();
-        let leaf = CertificateParams::new([HOST, SPLICED].map(str::to_owned))
+        let names = [HOST, SPLICED].into_iter().chain(WELL_KNOWN.map(|(name, _)| name));
+        let leaf = CertificateParams::new(names.map(str::to_owned).collect::<Vec<_>>())
             .unwrap()
             .signed_by(&leaf_key, &issuer)
             .unwrap();
@@ -271,6 +272,11 @@ async fn answer(
             let mut response = whole(body.collect().await?.to_bytes());
             *response.status_mut() = status.parse().unwrap();
             response
+        }
+        path if path == "/token" || path.ends_with("/access_tokens") => {
+            let body = body.collect().await?.to_bytes();
+            seen.received.lock().unwrap().extend_from_slice(&body);
+            crate::assertions::answer(&parts, &body)
         }
         path if path.starts_with("/reflect/") => crate::reflect::answer(&parts),
         "/repeat" => {

@@ -44,6 +44,14 @@ pub(crate) const FORMERLY: &str = "formerly.example.com";
 /// Allowed without being decrypted.
 pub(crate) const SPLICED: &str = "spliced.example.com";
 
+/// Well-known hosts that are allowed at their usual port: the upstream answers for them, too.
+pub(crate) const WELL_KNOWN: [(&str, [u8; 4]); 4] = [
+    ("oauth2.googleapis.com", [28, 0, 1, 5]),
+    ("storage.googleapis.com", [28, 0, 1, 6]),
+    ("api.github.com", [28, 0, 1, 7]),
+    ("github.com", [28, 0, 1, 8]),
+];
+
 pub(crate) const TO_HOST: [u8; 4] = [28, 0, 1, 0];
 pub(crate) const TO_OTHER: [u8; 4] = [28, 0, 1, 1];
 pub(crate) const TO_NOWHERE: [u8; 4] = [28, 0, 1, 2];
@@ -130,6 +138,8 @@ pub(crate) struct Options {
     pub(crate) value: &'static str,
     /// The port that the upstream's host is dialled at, whichever was permitted.
     pub(crate) dialled: Option<u16>,
+    /// Whether token endpoints are answered though no account is declared.
+    pub(crate) keeps_accounts: bool,
     /// Where the sidecar itself listens.
     pub(crate) own_port: Option<u16>,
 }
@@ -149,6 +159,7 @@ impl Default for Options {
             proxy: None,
             value: REAL,
             dialled: None,
+            keeps_accounts: false,
             own_port: None,
         }
     }
@@ -180,11 +191,13 @@ impl World {
         let stated = Arc::new(Stated::default());
         let audit = Arc::new(Mutex::new(Vec::new()));
         let pin = |address| PinnedAddress { address, port: options.dialled };
-        let pins = HashMap::from([
+        let mut pins = HashMap::from([
             (host(HOST), options.addresses.into_iter().map(pin).collect()),
             (host(OTHER), vec![pin(IpAddr::from([127, 0, 0, 1]))]),
             (host(SPLICED), vec![pin(IpAddr::from([127, 0, 0, 1]))]),
         ]);
+        let at_upstream = || PinnedAddress { address: [127, 0, 0, 1].into(), port: Some(upstream.port()) };
+        pins.extend(WELL_KNOWN.map(|(name, _)| (host(name), vec![at_upstream()])));
         // Whatever is not pinned is asked for at a port where nobody listens.
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
         let resolver = Resolver::new(pins, &[nobody], SyntheticRange::default()).unwrap();
@@ -200,12 +213,15 @@ impl World {
                 Current::from(account_vault(directory.path(), upstream.port(), None))
             }
         };
-        let keeper = options.account.map(|_| {
+        let has_account = options.account.is_some();
+        let keeper = (has_account || options.keeps_accounts).then(|| {
             let client = Client::new(&read_roots(&roots_file).unwrap(), resolver.clone()).unwrap();
             let (root, port, in_force) = (directory.path().to_owned(), upstream.port(), vault.clone());
             let reload = move || {
-                let new = account_vault(&root, port, Some(&in_force.current()));
-                in_force.replace(Arc::new(new));
+                if has_account {
+                    let new = account_vault(&root, port, Some(&in_force.current()));
+                    in_force.replace(Arc::new(new));
+                }
             };
             let store = Store::new(directory.path().join("accounts"));
             Keeper::new(store, vault.clone(), client, Handle::current(), reload)
@@ -344,8 +360,9 @@ fn host(name: &str) -> HostName {
 
 /// `secrets.toml` with kind, placements and what else is said of secret `provider`.
 pub(crate) fn declared(provider: &str) -> String {
+    let hosts = if provider.contains("hosts =") { String::new() } else { format!("hosts = [\"{HOST}\"]\n") };
     format!(
-        "[provider]\n{provider}\nfile = \"/run/secrets/provider\"\nhosts = [\"{HOST}\"]\n\
+        "[provider]\n{provider}\nfile = \"/run/secrets/provider\"\n{hosts}\
          grant-to = {{ harnesses = [\"generic\"] }}\n"
     )
 }
@@ -360,6 +377,7 @@ pub(crate) fn vault(value: &str, declared: &str) -> Vault {
         secret.ssh_key().is_some()
             || secret.postgres_password().is_some()
             || secret.aws_key().is_some()
+            || secret.assertion_key().is_some()
             || secret.stand_in() == STAND_IN
     };
     assert!(vault.secret("provider").is_none_or(expected));
@@ -441,6 +459,7 @@ fn grants_of(vault: &Vault) -> Grants {
 
 fn container(digit: char, port: u16, rules: &str, vault: &Vault) -> Arc<Container> {
     let allowed = format!("{HOST}:{port} {OTHER}:{port} {NOWHERE}:{port}");
+    let allowed = WELL_KNOWN.iter().fold(allowed, |allowed, (name, _)| format!("{allowed} {name}"));
     let rules = rules.replace("PORT", &port.to_string());
     let rules = format!(
         "[[deny]]\nhost = {OTHER:?}\nmethods = \"PATCH\"\n[[deny]]\nhost = {OTHER:?}\npaths = \"/denied/**\"\n\
@@ -457,7 +476,10 @@ fn container(digit: char, port: u16, rules: &str, vault: &Vault) -> Arc<Containe
         (NOWHERE, TO_NOWHERE),
         (FORMERLY, TO_FORMERLY),
         (SPLICED, TO_SPLICED),
-    ] {
+    ]
+    .into_iter()
+    .chain(WELL_KNOWN)
+    {
         assert_eq!(names.address(&host(name)).octets(), address);
     }
     let id = digit.to_string().repeat(64).parse().unwrap();

@@ -21,6 +21,9 @@ const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b785
 const REAL: Credentials<'_> =
     Credentials { key_id: "AKIAREALREALREALREAL", secret: "a/real+secret", token: Some("a+real/token==") };
 
+/// So that a presigned URL is good for as long as it was.
+const MUCH_LATER: i64 = i64::MAX;
+
 /// A request that is not borrowed.
 #[derive(Debug, Clone)]
 struct Owned {
@@ -68,7 +71,7 @@ impl Owned {
 /// Checks a request of a client, signs it again, and checks that as the service would.
 fn again(sent: &Owned, secret: &str, body: &[u8]) -> Owned {
     let verified = sent.claim().verify(&sent.request(), secret, body).unwrap();
-    let next = sent.signed(verified.sign(&sent.request(), &REAL).unwrap());
+    let next = sent.signed(verified.sign(&sent.request(), &REAL, MUCH_LATER).unwrap());
     let claim = next.claim();
     assert_eq!((claim.key_id(), claim.token()), (REAL.key_id, REAL.token));
     assert_eq!(claim.scope(), sent.claim().scope());
@@ -192,9 +195,27 @@ fn a_header_that_is_taken_out_on_the_way_is_not_signed_again() {
     let verified = sent.claim().verify(&sent.request(), SECRET, b"").unwrap();
     sent.headers.remove("x-other").unwrap();
     assert!(sent.claim().verify(&sent.request(), SECRET, b"").is_err());
-    let next = sent.signed(verified.sign(&sent.request(), &REAL).unwrap());
+    let next = sent.signed(verified.sign(&sent.request(), &REAL, MUCH_LATER).unwrap());
     assert!(!next.claim().signed_headers.contains(&"x-other".to_owned()));
     next.claim().verify(&next.request(), REAL.secret, b"").unwrap();
+}
+
+#[test]
+fn a_presigned_url_is_good_for_this_request_and_no_longer_than_was_asked() {
+    let sent = by_aws(&Shape { query: true, ..Shape::default() });
+    let asked = |sent: &Owned| match sent.claim().form() {
+        Form::Query { expires } => expires,
+        Form::Header => panic!("no URL"),
+    };
+    let (made, long) = (sent.claim().time.seconds(), asked(&sent));
+    assert!(long > LATER);
+    let verified = sent.claim().verify(&sent.request(), SECRET, b"").unwrap();
+    for (age, expected) in [(0, LATER), (-60, LATER), (1, LATER + 1), (long as i64, long)] {
+        let next = sent.signed(verified.sign(&sent.request(), &REAL, made + age).unwrap());
+        assert_eq!(asked(&next), expected, "{age}");
+        next.claim().verify(&next.request(), REAL.secret, b"").unwrap();
+        assert_eq!(next.query.matches("X-Amz-Expires").count(), 1);
+    }
 }
 
 #[test]
@@ -203,7 +224,7 @@ fn a_key_without_a_session_sends_no_token() {
         let sent = by_aws(&Shape { token: true, query, ..Shape::default() });
         let verified = sent.claim().verify(&sent.request(), SECRET, b"").unwrap();
         let real = Credentials { token: None, ..REAL };
-        let next = sent.signed(verified.sign(&sent.request(), &real).unwrap());
+        let next = sent.signed(verified.sign(&sent.request(), &real, MUCH_LATER).unwrap());
         assert_eq!((next.claim().token(), next.claim().key_id()), (None, REAL.key_id));
         next.claim().verify(&next.request(), REAL.secret, b"").unwrap();
         assert!(!format!("{next:?}").contains("stand-in-token"), "{next:?}");
@@ -279,7 +300,7 @@ fn by_aws(shape: &Shape) -> Owned {
     }
     if shape.query {
         settings.signature_location = SignatureLocation::QueryParams;
-        settings.expires_in = Some(Duration::from_secs(300));
+        settings.expires_in = Some(Duration::from_secs(3600));
     }
     let params = SigningParams::builder()
         .identity(&identity)
@@ -351,7 +372,7 @@ proptest! {
         let verified = sent.claim().verify(&sent.request(), SECRET, &shape.body).unwrap();
         let token = sent.claim().token().map(str::to_owned);
         let same = Credentials { key_id: ID, secret: SECRET, token: token.as_deref() };
-        let next = sent.signed(verified.sign(&sent.request(), &same).unwrap());
+        let next = sent.signed(verified.sign(&sent.request(), &same, MUCH_LATER).unwrap());
         prop_assert_eq!(next.claim().signature, sent.claim().signature);
     }
 }

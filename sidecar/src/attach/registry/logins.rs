@@ -78,13 +78,16 @@ impl Registry {
     fn grant(&self, id: &ContainerId, names: Vec<String>) -> Vec<String> {
         let mut known = self.known();
         let mut changed = Vec::new();
-        for entry in known.values_mut() {
+        for (of, entry) in known.iter_mut() {
             let Known::Attached(attached) = entry else { continue };
             if attached.container.id != *id {
                 continue;
             }
+            if let Err(error) = self.parts.own_logins.add(of, &names) {
+                tracing::warn!(container = %of.short(), "a login made inside is this run's alone: it cannot be recorded: {error}");
+            }
             for asked in [Some(&mut *attached.asked), attached.own.as_deref_mut()].into_iter().flatten() {
-                asked.granted = asked.granted.names().into_iter().chain(names.clone()).collect();
+                asked.add(names.clone());
             }
             changed.push(&*attached);
         }

@@ -92,6 +92,7 @@ fn stand() -> Stand {
         }),
         leases: Leases::new([127, 0, 0, 1].into()),
         revocations,
+        own_logins: OwnLogins::new(state.path().join("own-logins")),
         may_decide: Box::new(|rule, _| match rule.place.is_empty() {
             true => Err(Refusal::new("no", "no")),
             false => Ok(()),
@@ -107,6 +108,7 @@ fn stand() -> Stand {
         range: SyntheticRange::default(),
         own_cookie: 0,
         problems: Box::new(Vec::new),
+        audit_file: None,
         metrics: Box::new(|_| String::new()),
         doors: Box::new(|grants, host, _| {
             let ssh = match (host.as_str(), grants.contains("a")) {
@@ -247,6 +249,15 @@ fn a_container_gets_a_login_that_it_made_once_the_operator_confirmed_it() {
     arm("agent", "work", 60).unwrap();
     registry.detach(&"a".repeat(64).parse().unwrap());
     assert!(registry.armed_logins().is_empty());
+    // A sidecar that starts again gives the container what it was given; and no other.
+    for (id, name, expected) in [("a", "agent", &["a", "mine"][..]), ("b", "other", &["a"])] {
+        let (attach, descriptors) = sockets(id);
+        registry.reattach(Reattach { prepare: prepare(id, name), attach }, descriptors).unwrap();
+        let status = registry.status();
+        let found =
+            status.containers.iter().find(|container| container.name.as_deref() == Some(name)).unwrap();
+        assert_eq!(found.secrets, expected);
+    }
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! What people are told of the containers, of their secrets and of a request.
 
 use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::Ordering::Relaxed;
 
 use understudy_control::{
-    ContainerId, ContainerStatus, Explain, Explained, Lines, Refusal, SecretStatus, Status,
+    AuditFile, ContainerId, ContainerStatus, Explain, Explained, Lines, Refusal, SecretStatus, Status,
 };
 use understudy_policies::HostName;
 
@@ -42,6 +44,16 @@ impl Registry {
 
     pub fn lines(&self, from: u64) -> Lines {
         (self.parts.lines)(from)
+    }
+
+    pub fn audit_file(&self) -> Result<Option<AuditFile>, Refusal> {
+        let Some(path) = &self.parts.audit_file else { return Ok(None) };
+        let told = fs::symlink_metadata(path).map_err(|error| {
+            let reason = format!("the audit file {} is not there: {error}", path.display());
+            Refusal::new(reason, "name the file that you mean: --from FILE")
+        })?;
+        let path = path.display().to_string();
+        Ok(Some(AuditFile { path, device: told.dev(), inode: told.ino() }))
     }
 
     pub fn metrics(&self) -> String {

@@ -20,12 +20,12 @@ impl Registry {
             Some(_) => return Ok(self.watched(self.parts.questions.changes(), lines_from(0))),
             None => return Ok(self.watched(self.parts.questions.changes(), lines_from(u64::MAX))),
         };
-        if self.parts.bell.waiting() >= MOST_WATCHERS {
+        let Some(place) = self.parts.bell.place(MOST_WATCHERS) else {
             return Err(Refusal::new(
                 format!("{MOST_WATCHERS} callers watch already"),
                 "end one of them, or ask for what was written: understudy log",
             ));
-        }
+        };
         let deadline = Instant::now() + Duration::from_secs(wanted.seconds.min(Watch::LONGEST));
         let look = || {
             let (lines, questions) = (lines_from(seen.line), self.parts.questions.changes());
@@ -33,7 +33,7 @@ impl Registry {
             something.then(|| self.watched(questions, lines))
         };
         let nothing = || Lines { lines: Vec::new(), next: seen.line, lost: 0, more: false };
-        let came = self.parts.bell.wait(deadline, gone, look);
+        let came = place.wait(deadline, gone, look);
         Ok(came.unwrap_or_else(|| self.watched(seen.questions, nothing())))
     }
 

@@ -120,7 +120,7 @@ impl Door {
                         "the stand-in of secret `{}`, which is not for this container here",
                         candidate.secret
                     );
-                    Fault::new(*reason, &detail)
+                    Fault::new(*reason, &detail).about(&candidate.secret)
                 }
                 None => Fault::new(Reason::ForeignCredential, "a key that is not the stand-in of a secret"),
             });
@@ -130,7 +130,7 @@ impl Door {
             Some(own) if own == user => Some(&found.secret),
             own => {
                 let detail = another_user(own.unwrap_or("nobody"));
-                self.seen.note(Fault::new(Reason::CredentialRestricted, &detail));
+                self.seen.note(Fault::new(Reason::CredentialRestricted, &detail).about(&found.secret));
                 None
             }
         }

@@ -100,9 +100,28 @@ pub(super) async fn connect(
                 None => failed("SSH", &error),
             }
         })?;
-        let real = PrivateKeyWithHashAlg::new(Arc::clone(key.real()), None);
-        let login = handle.authenticate_publickey(server.user(), real).await;
-        if !login.map_err(|error| failed("login", &error))?.success() {
+        let login = match key.rsa_signer() {
+            None => {
+                let real = PrivateKeyWithHashAlg::new(Arc::clone(key.real()), None);
+                let login = handle.authenticate_publickey(server.user(), real).await;
+                login.map_err(|error| failed("login", &error))?
+            }
+            Some(mut signer) => {
+                let offered = handle.best_supported_rsa_hash().await;
+                // Who says nothing is asked for the better one.
+                let hash = offered.map_err(|error| failed("login", &error))?.unwrap_or(Some(HashAlg::Sha512));
+                if hash.is_none() {
+                    let what =
+                        "it takes RSA keys with SHA-1 alone, which is not supported; use an Ed25519 key";
+                    return Err(failed("login", &what));
+                }
+                let public = key.real().public_key().clone();
+                let login =
+                    handle.authenticate_publickey_with(server.user(), public, hash, &mut signer).await;
+                login.map_err(|error| failed("login", &error))?
+            }
+        };
+        if !login.success() {
             let public = key.real().public_key().fingerprint(HashAlg::Sha256);
             let detail = format!(
                 "{host} does not let {} in with the key of secret `{secret}` ({public}); add its public key there",

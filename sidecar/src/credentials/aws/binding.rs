@@ -29,16 +29,23 @@ pub(in crate::credentials) struct Written {
 }
 
 /// Services that answer with credentials, or create them. What they answer is not looked into.
-const CREATING: [(&str, Creates); 12] = [
+const CREATING: [(&str, Creates); 19] = [
+    ("airflow", Creates::Sts),
     ("codeartifact", Creates::Sts),
     ("cognito-identity", Creates::Sts),
+    ("cognito-idp", Creates::Sts),
+    ("ec2-instance-connect", Creates::SshKey),
     ("ecr", Creates::Sts),
     ("ecr-public", Creates::Sts),
+    ("eks-auth", Creates::Sts),
+    ("grafana", Creates::ApiKey),
     ("iam", Creates::ApiKey),
+    ("lakeformation", Creates::Sts),
     ("redshift", Creates::Sts),
     ("redshift-serverless", Creates::Sts),
     ("rolesanywhere", Creates::Sts),
     ("s3express", Creates::Sts),
+    ("signin", Creates::Sts),
     ("sso", Creates::Sts),
     ("sso-oauth", Creates::Sts),
     ("sts", Creates::Sts),

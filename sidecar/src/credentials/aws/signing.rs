@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use http::header::{AUTHORIZATION, HOST, HeaderName};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Uri};
 use understudy_sigv4::{
@@ -83,8 +83,7 @@ fn of_secret(
             "send the session token that the container was given".to_owned(),
         ));
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    if let Err(untimely) = claim.check_time(i64::try_from(now).unwrap_or(i64::MAX)) {
+    if let Err(untimely) = claim.check_time(now()) {
         return Err(denial(Reason::NotSigned, untimely.to_string()));
     }
     let mut signing = Signing {
@@ -137,6 +136,11 @@ fn unsigned(
         _ if bound.is_empty() => return Ok(()),
         // What else it carries is judged as ever.
         Ok(None) if others => return Ok(()),
+        Ok(None) if is_form(head) => (
+            Reason::SigningUnsupported,
+            "the fields of a form are signed with its policy (a POST from a browser), which is not supported; upload with PUT, signed or presigned"
+                .to_owned(),
+        ),
         Ok(None) => (Reason::NotSigned, "sign it with the key that the container was given".to_owned()),
         Ok(Some(_)) => (
             Reason::ForeignCredential,
@@ -147,6 +151,13 @@ fn unsigned(
     };
     let secret = bound.first().map(|declaration| declaration.name.clone());
     Err(CredentialDenial { reason, secret, place: place.to_string(), remedy })
+}
+
+/// An upload as browsers send one.
+fn is_form(head: &RequestHead<'_>) -> bool {
+    let stated = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    let essence = stated.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    *head.method == Method::POST && essence.eq_ignore_ascii_case(b"multipart/form-data")
 }
 
 impl Signing {
@@ -204,8 +215,14 @@ impl Signing {
             secret: self.value.expose(),
             token: self.key.token().map(|(token, _)| token.expose()),
         };
-        Some(self.verified.as_ref()?.sign(&request(method, uri, headers), &with))
+        Some(self.verified.as_ref()?.sign(&request(method, uri, headers), &with, now()))
     }
+}
+
+/// In seconds since 1970.
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    i64::try_from(now).unwrap_or(i64::MAX)
 }
 
 fn request<'r>(method: &'r Method, uri: &'r Uri, headers: &'r HeaderMap) -> Request<'r> {

@@ -8,7 +8,7 @@ use super::{Field, FieldError};
 /// What its serializer leaves as it is.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 
-pub(super) fn find(body: &[u8], name: &str) -> Result<Option<Field>, FieldError> {
+pub(in crate::credentials) fn find(body: &[u8], name: &str) -> Result<Option<Field>, FieldError> {
     let mut found = None;
     let mut start = 0;
     for pair in body.split(|b| *b == b'&') {

@@ -82,6 +82,18 @@ pub(super) struct RawOauth {
 }
 
 impl TokenEndpoint {
+    /// Of its URL: https, without a query. An error says what is wrong.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let uri: Uri = url.parse().map_err(|_| "not a URL")?;
+        if uri.scheme_str() != Some("https") || uri.query().is_some() {
+            return Err("it must be https, without a query".to_owned());
+        }
+        let host = uri.host().unwrap_or_default().parse().map_err(|_| "not the name of a host")?;
+        let path = uri.path().to_owned();
+        let pattern = path.parse().map_err(|_| "not a path")?;
+        Ok(Self { host, port: uri.port_u16().unwrap_or(443), path, pattern })
+    }
+
     /// Whether a server could take this path for the endpoint's.
     pub fn is_at(&self, host: &HostName, path: &str) -> bool {
         self.host == *host && self.pattern.matches_possibly(&Readings::of(path))
@@ -155,16 +167,8 @@ impl RawOauth {
 }
 
 fn endpoint(text: &str) -> Result<TokenEndpoint, String> {
-    let wrong =
-        |why: &str| format!("`oauth`: `token-endpoint`: {why}, as `https://auth.example.com/oauth/token`");
-    let uri: Uri = text.parse().map_err(|_| wrong("not a URL"))?;
-    if uri.scheme_str() != Some("https") || uri.query().is_some() {
-        return Err(wrong("it must be https, without a query"));
-    }
-    let host = uri.host().unwrap_or_default().parse().map_err(|_| wrong("not the name of a host"))?;
-    let path = uri.path().to_owned();
-    let pattern = path.parse().map_err(|_| wrong("not a path"))?;
-    Ok(TokenEndpoint { host, port: uri.port_u16().unwrap_or(443), path, pattern })
+    let wrong = |why| format!("`oauth`: `token-endpoint`: {why}, as `https://auth.example.com/oauth/token`");
+    TokenEndpoint::parse(text).map_err(wrong)
 }
 
 #[cfg(test)]

@@ -8,12 +8,14 @@ use ring::rand::{SecureRandom, SystemRandom};
 use understudy_policies::{HostName, HostPattern, RequestPath};
 use zeroize::Zeroizing;
 
+use crate::accounts::token::looks_like_a_token;
+use crate::credentials::assertions::unique::Members;
 use crate::credentials::body::{FieldError, json};
 use crate::credentials::catalogue::minted::Minted;
 use crate::credentials::examine::Swaps;
 use crate::credentials::holdings::{Holdings, MintedCredential, MintedNow};
 use crate::credentials::secret::SecretValue;
-use crate::credentials::stand_in::{Look, derive};
+use crate::credentials::stand_in::derive_minted;
 use crate::credentials::vault::Vault;
 
 /// A request whose answer holds credentials that are made for this container.
@@ -23,6 +25,8 @@ pub struct Minting {
     fields: Vec<Minted>,
     /// The secrets that it was asked for with.
     by: Vec<String>,
+    /// Whether the answer is of a token endpoint, where what looks like a token and is not declared must not go on.
+    strict: bool,
 }
 
 /// Why an answer must not go on: a credential could be in it that the container must not have.
@@ -34,6 +38,8 @@ pub enum MintError {
     NoText,
     #[error("the credential for a session has a shape that no stand-in can have")]
     Shape,
+    #[error("it has a field that looks like a token and is not known")]
+    Undeclared,
 }
 
 impl Minting {
@@ -54,6 +60,8 @@ impl Minting {
         let here = vault.catalogue().minted_at(host, &likes);
         let path = RequestPath::parse(path).ok()?;
         let fields: Vec<Minted> = here.filter(|minted| minted.is_made_by(method, &path)).cloned().collect();
+        let strict = !swaps.minted.is_empty();
+        let fields = [swaps.minted.clone(), fields].concat();
         if fields.is_empty() {
             return None;
         }
@@ -63,7 +71,7 @@ impl Minting {
             None => vec![name.clone()],
         };
         let by = swaps.secrets.iter().flat_map(of_name).collect();
-        Some(Self { host: host.clone(), fields, by })
+        Some(Self { host: host.clone(), fields, by, strict })
     }
 
     /// What the container gets of the answer's body, and from now on holds.
@@ -74,6 +82,7 @@ impl Minting {
         body: &[u8],
         now: Instant,
     ) -> Result<Zeroizing<Vec<u8>>, MintError> {
+        self.no_other_token(body)?;
         let (mut hits, mut settled) = (Vec::new(), Vec::new());
         for declared in &self.fields {
             if settled.contains(&&declared.field) {
@@ -109,6 +118,23 @@ impl Minting {
         Ok(out)
     }
 
+    fn no_other_token(&self, body: &[u8]) -> Result<(), MintError> {
+        if !self.strict {
+            return Ok(());
+        }
+        let Ok(Members(mut members)) = Members::parse(body) else {
+            return Err(MintError::Body(FieldError::Malformed));
+        };
+        let declared = self.fields.iter().filter_map(|declared| declared.field.tokens().first());
+        for name in declared.map(String::as_str).chain(["token_type"]) {
+            members.remove(name);
+        }
+        match members.iter().any(|(name, value)| looks_like_a_token(name, value).is_some()) {
+            true => Err(MintError::Undeclared),
+            false => Ok(()),
+        }
+    }
+
     fn credential(
         &self,
         vault: &Vault,
@@ -136,7 +162,6 @@ fn stand_in(vault: &Vault, value: &SecretValue) -> Result<String, MintError> {
     let mut unique = [0_u8; 16];
     SystemRandom::new().fill(&mut unique).map_err(|_| MintError::Shape)?;
     let name = format!("minted {}", unique.map(|byte| format!("{byte:02x}")).concat());
-    let look = Look { prefix: None, pattern: None, like: None, catalogue: vault.catalogue() };
     let key = vault.key().ok_or(MintError::Shape)?;
-    derive(key, &name, value, look).map_err(|_| MintError::Shape)
+    derive_minted(key, &name, value, vault.catalogue()).map_err(|_| MintError::Shape)
 }

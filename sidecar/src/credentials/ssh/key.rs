@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use super::super::installation_key::InstallationKey;
 use super::super::secret::SecretValue;
+use super::rsa::{self, RsaSigner};
 
 /// Of the lines of a key's text, the shortest that is searched for by itself.
 const LINE: usize = 40;
@@ -19,6 +20,8 @@ const LINE: usize = 40;
 /// A private key that is granted to containers, and what they have instead.
 pub struct SshKey {
     real: Arc<PrivateKey>,
+    /// The same, if it is an RSA key.
+    rsa: Option<Arc<ring::rsa::KeyPair>>,
     stand_in: PublicKey,
     stand_in_pem: String,
     stand_in_text: String,
@@ -47,6 +50,10 @@ pub enum KeyError {
     Encrypted,
     #[error("it is of type {0}, which is not supported; make another one: ssh-keygen -t ed25519")]
     Type(&'static str),
+    #[error(
+        "it is an RSA key of fewer than 2048 bits or more than 4096, or damaged; make another one: ssh-keygen -t ed25519"
+    )]
+    Rsa,
     #[error("the key is damaged")]
     Damaged,
 }
@@ -59,6 +66,10 @@ impl SshKey {
         name: &str,
     ) -> Result<(Self, SecretValue), KeyError> {
         let real = parse(bytes)?;
+        let rsa = match real.key_data() {
+            KeypairData::Rsa(written) => Some(Arc::new(rsa::pair(written).ok_or(KeyError::Rsa)?)),
+            _ => None,
+        };
         let text = std::str::from_utf8(bytes).map_err(|_| KeyError::NotOpenSsh)?;
         let one_line = Zeroizing::new(body(text));
         let value = SecretValue::from_bytes(one_line.as_bytes()).map_err(|_| KeyError::Damaged)?;
@@ -70,6 +81,7 @@ impl SshKey {
         let pem = stand_in.to_openssh(LineEnding::LF).map_err(|_| KeyError::Damaged)?.to_string();
         let key = Self {
             real: Arc::new(real),
+            rsa,
             stand_in: stand_in.public_key().clone(),
             stand_in_text: body(&pem),
             stand_in_pem: pem,
@@ -81,6 +93,11 @@ impl SshKey {
     /// Every use of this is a place where the real key is put to work.
     pub(crate) fn real(&self) -> &Arc<PrivateKey> {
         &self.real
+    }
+
+    /// By which an RSA key logs in.
+    pub(crate) fn rsa_signer(&self) -> Option<RsaSigner> {
+        self.rsa.clone().map(RsaSigner::new)
     }
 
     /// What a container proves that it has.
@@ -143,9 +160,8 @@ fn parse(bytes: &[u8]) -> Result<PrivateKey, KeyError> {
     }
     let key = PrivateKey::from_openssh(bytes).map_err(|_| KeyError::Damaged)?;
     match key.key_data() {
-        KeypairData::Ed25519(_) | KeypairData::Ecdsa(_) => Ok(key),
+        KeypairData::Ed25519(_) | KeypairData::Ecdsa(_) | KeypairData::Rsa(_) => Ok(key),
         KeypairData::Encrypted(_) => Err(KeyError::Encrypted),
-        KeypairData::Rsa(_) => Err(KeyError::Type("RSA")),
         KeypairData::Dsa(_) => Err(KeyError::Type("DSA")),
         KeypairData::SkEcdsaSha2NistP256(_) | KeypairData::SkEd25519(_) => {
             Err(KeyError::Type("FIDO (a security key)"))

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use understudy_harnesses::Filling;
 
 use crate::accounts::Account;
+use crate::credentials::assertions::AssertionKey;
 use crate::credentials::aws::AwsKey;
 use crate::credentials::declaration::Declaration;
 use crate::credentials::holdings::HeldValue;
@@ -84,6 +85,11 @@ impl Secret {
 
     pub(in crate::credentials) fn aws_key_shared(&self) -> Option<Arc<AwsKey>> {
         self.loaded.aws.clone()
+    }
+
+    /// Of a key that signs tokens.
+    pub fn assertion_key(&self) -> Option<&AssertionKey> {
+        self.loaded.assertion.as_deref()
     }
 
     /// What an SSH key is.

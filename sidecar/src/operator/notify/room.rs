@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Event, Fact};
 
-/// Waiting to be told, of all containers. More are left out: a command that hangs must not hold up requests.
-pub(super) const WAITING: usize = 1024;
-/// Of those, as many can be one container's and of one kind.
+/// Of those that wait to be told, as many can be one container's and of one kind.
 const WAITING_ALIKE: usize = 8;
 /// Told in a minute, of one container and kind.
 const TOLD_ALIKE: usize = 30;
@@ -28,7 +26,16 @@ pub(super) struct Room {
 #[derive(Debug, Default)]
 struct Of {
     refused: HashSet<String>,
-    kinds: HashMap<Event, Kind>,
+    kinds: HashMap<(Event, &'static str), Kind>,
+}
+
+/// What has room of its own. A container can bring about as many harmless leaks as it likes, of stand-ins that went astray:
+/// they must not hide that of a real value. Reasons are few.
+fn kind(fact: &Fact) -> (Event, &'static str) {
+    match fact.event {
+        Event::Leak => (Event::Leak, fact.reason.unwrap_or_default()),
+        event => (event, ""),
+    }
 }
 
 #[derive(Debug)]
@@ -50,7 +57,7 @@ impl Room {
         if refused.as_ref().is_some_and(|host| of.refused.contains(host)) {
             return false;
         }
-        let kind = of.kinds.entry(fact.event).or_insert(Kind { waiting: 0, since: now, told: 0 });
+        let kind = of.kinds.entry(kind(fact)).or_insert(Kind { waiting: 0, since: now, told: 0 });
         if now.duration_since(kind.since) >= MINUTE {
             (kind.since, kind.told) = (now, 0);
         }
@@ -70,7 +77,7 @@ impl Room {
 
     /// One that was admitted has its turn; how many were left out since the one before.
     pub(super) fn take(&mut self, fact: &Fact) -> u64 {
-        let kind = self.containers.get_mut(&fact.container_id).and_then(|of| of.kinds.get_mut(&fact.event));
+        let kind = self.containers.get_mut(&fact.container_id).and_then(|of| of.kinds.get_mut(&kind(fact)));
         if let Some(kind) = kind {
             kind.waiting = kind.waiting.saturating_sub(1);
         }
@@ -108,6 +115,17 @@ mod tests {
         assert!(room.admit(&of("b", Event::Denied, "x.example"), now));
         assert_eq!(room.take(&of("b", Event::Leak, "x.example")), 2 * (5000 - WAITING_ALIKE as u64));
         assert_eq!(room.take(&of("b", Event::Denied, "x.example")), 0);
+    }
+
+    #[test]
+    fn a_flood_of_one_leak_does_not_hide_another() {
+        let (mut room, now) = (Room::default(), Instant::now());
+        let leak = |reason: &'static str| Fact { reason: Some(reason), ..of("a", Event::Leak, "x.example") };
+        for _ in 0..5000 {
+            room.admit(&leak("credential-misdirected"), now);
+        }
+        assert!(!room.admit(&leak("credential-misdirected"), now));
+        assert!(room.admit(&leak("real-credential"), now));
     }
 
     #[test]

@@ -41,8 +41,7 @@ fn names_are_in_punycode_and_nothing_steers_a_terminal_or_looks_like_another() {
 
 #[test]
 fn leaks_and_refusals_are_told_and_what_failed_is_not() {
-    let (queue, facts) = sync_channel(16);
-    let notifier = Notifier { queue, room: Arc::default() };
+    let notifier = Notifier { queue: Arc::default(), room: Arc::default() };
     for (host, decision, reason) in [
         ("failed.example", Decision::Denied, Reason::UpstreamFailed),
         ("failed.example", Decision::Denied, Reason::Timeout),
@@ -54,13 +53,14 @@ fn leaks_and_refusals_are_told_and_what_failed_is_not() {
     ] {
         notifier.tell_of(&entry(host, decision, reason));
     }
-    let told: Vec<_> = facts.try_iter().map(|fact| (fact.event, fact.host.unwrap(), fact.reason)).collect();
+    let facts = (0..3).map(|_| notifier.queue.pop().unwrap());
+    let told: Vec<_> = facts.map(|fact| (fact.event, fact.host.unwrap(), fact.reason)).collect();
     assert_eq!(
         told,
         [
-            (Event::Denied, "failed.example".to_owned(), Some("host-not-allowed")),
             (Event::Leak, "leak.example".to_owned(), Some("real-credential")),
             (Event::Leak, "leak.example".to_owned(), Some("credential-misdirected")),
+            (Event::Denied, "failed.example".to_owned(), Some("host-not-allowed")),
         ]
     );
 }
