@@ -5,6 +5,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use understudy_policies::document;
 
 const OPENINGS: [&str; 2] = ["{stand-in", "{account:"];
 
@@ -140,7 +141,7 @@ impl Part {
             ":refresh" => Ok(Self::Refresh),
             ":id" => Ok(Self::Id),
             other => {
-                let count = other.strip_prefix(":last-").and_then(|count| count.parse().ok());
+                let count = other.strip_prefix(":last-").and_then(document::number);
                 count.filter(|n| *n > 0).map(Self::Last).ok_or_else(unknown)
             }
         }

@@ -1,6 +1,6 @@
 //! `understudy.allow`: hosts for one container, written on its command line.
 
-use crate::{Effect, HostPattern, PatternError, Policy, Ports, Rule};
+use crate::{Effect, HostPattern, PatternError, Policy, Ports, Rule, document};
 
 /// The policy's name in labels.
 pub const NAME: &str = "understudy.allow";
@@ -48,8 +48,7 @@ pub fn host_and_port(item: &str) -> Result<(HostPattern, Option<u16>), Annotatio
 }
 
 fn port_number(text: &str) -> Result<u16, AnnotationProblem> {
-    let digits = text.bytes().all(|b| b.is_ascii_digit());
-    text.parse().ok().filter(|port| digits && *port != 0).ok_or(AnnotationProblem::Port)
+    document::number(text).filter(|port| *port != 0).ok_or(AnnotationProblem::Port)
 }
 
 #[cfg(test)]

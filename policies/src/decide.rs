@@ -336,6 +336,20 @@ mod tests {
         assert_eq!(set.decide_request(&Request::new(&name, 5432, "GET", "/")), Verdict::NoHost);
     }
 
+    /// What a body asks for is nothing that a rule could tell.
+    #[test]
+    fn graphql_is_a_path_like_any_other() {
+        let name = host("api.example");
+        let post = |text: &str| {
+            let verdict = set(&[("g", text)]).decide_request(&Request::new(&name, 443, "POST", "/graphql"));
+            matches!(verdict, Verdict::Allowed { .. })
+        };
+        assert!(post("[[allow]]\nhost = \"api.example\"\npaths = \"/graphql\"\n"));
+        assert!(!post("[[allow]]\nhost = \"api.example\"\npaths = \"/v1/**\"\n"));
+        // A rule about git is about nothing else of the host.
+        assert!(!post("[[allow]]\nhost = \"api.example\"\ngit = \"write\"\n"));
+    }
+
     #[test]
     fn sessions_of_postgresql_are_allowed_by_rules_of_their_own() {
         let rule = "[[allow]]\nhost = \"db.example\"\npostgres = true\ndatabases = [\"app\", \"logs\"]\n";

@@ -34,6 +34,12 @@ pub fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, DocumentE
     })
 }
 
+/// Digits alone: no sign, which Rust's own parsing takes.
+pub fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
 /// Line and column, both from 1, of a byte offset; the end of the text if it lies behind it.
 pub fn position(text: &str, offset: usize) -> (usize, usize) {
     Lines::of(text).position(offset)
@@ -234,6 +240,14 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(closest(word, known), meant, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_digits_alone() {
+        assert_eq!((number("0443"), number::<u64>("0")), (Some(443_u16), Some(0)));
+        for text in ["", "+1", "-1", " 1", "1 ", "1_000", "0x1", "\u{661}", "65536"] {
+            assert_eq!(number::<u16>(text), None, "{text}");
         }
     }
 

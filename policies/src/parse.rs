@@ -446,6 +446,10 @@ mod tests {
         for (text, said) in [
             ("[[alow]]\nhost = \"a.b\"", "p.toml:1:3: unknown key `alow`; did you mean `allow`?"),
             ("[[allow]]\nhots = \"a.b\"", "p.toml:2:1: unknown key `hots`; did you mean `host`?"),
+            (
+                "[[allow]]\nhost = \"a.b\"\ngraphql = \"query\"",
+                "p.toml:3:1: unknown key `graphql`; known are: host",
+            ),
             ("[[allow]]\nport = 443", "p.toml:1:1: missing field `host`"),
             ("[[allow]]\nhost = []", "p.toml:2:8: `host` is an empty list"),
             ("[[allow]]\nhost = \"*\"", "p.toml:2:8: `host`: \"*\": a bare `*`"),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::{Protocol, Rule};
+use crate::{Protocol, Rule, document};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Terms {
@@ -103,7 +103,7 @@ impl FromStr for Rate {
             "h" => 3600,
             _ => return Err(TermsError::Rate),
         };
-        let requests = requests.parse().ok().filter(|requests| *requests > 0).ok_or(TermsError::Rate)?;
+        let requests = document::number(requests).filter(|requests| *requests > 0).ok_or(TermsError::Rate)?;
         Ok(Self { requests, per: Duration::from_secs(seconds) })
     }
 }
@@ -112,7 +112,7 @@ impl FromStr for Rate {
 pub(crate) fn time(text: &str) -> Result<Duration, TermsError> {
     let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86400)];
     let found = units.iter().find_map(|(unit, length)| Some((text.strip_suffix(*unit)?, length)));
-    let seconds = found.and_then(|(number, length)| number.parse::<u64>().ok()?.checked_mul(*length));
+    let seconds = found.and_then(|(number, length)| document::number::<u64>(number)?.checked_mul(*length));
     seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs).ok_or(TermsError::Time)
 }
 
@@ -127,7 +127,7 @@ pub fn size(text: &str) -> Result<u64, TermsError> {
         Some(b'G') => (text.strip_suffix('G'), 1 << 30),
         _ => (Some(text), 1),
     };
-    let number: Option<u64> = number.and_then(|number| number.parse().ok());
+    let number: Option<u64> = number.and_then(document::number);
     number.and_then(|number| number.checked_mul(unit)).ok_or(TermsError::Size)
 }
 
@@ -167,13 +167,16 @@ mod tests {
         for rate in ["1/s", "60/m", "1000/h"] {
             assert_eq!(rate.parse::<Rate>().unwrap().to_string(), rate);
         }
-        for bad in ["", "/", "0/m", "-1/m", "1/d", "1.5/m", "1/m ", "99999999999/s"] {
+        for bad in ["", "/", "0/m", "-1/m", "+1/m", "1/d", "1.5/m", "1/m ", "99999999999/s"] {
             assert_eq!(bad.parse::<Rate>(), Err(TermsError::Rate), "{bad}");
+        }
+        for bad in ["", "8", "+8h", "0h", "-1s", "1w", "h"] {
+            assert_eq!(time(bad), Err(TermsError::Time), "{bad}");
         }
         for (text, bytes) in [("0", 0), ("4096", 4096), ("64K", 65536), ("10M", 10 << 20), ("1G", 1 << 30)] {
             assert_eq!(size(text), Ok(bytes));
         }
-        for bad in ["", "K", "1k", "1.5M", "1 M", "-1", "99999999999999G"] {
+        for bad in ["", "K", "1k", "1.5M", "1 M", "-1", "+1", "+1K", "99999999999999G"] {
             assert_eq!(size(bad), Err(TermsError::Size), "{bad}");
         }
     }

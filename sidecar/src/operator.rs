@@ -48,13 +48,21 @@ pub async fn permit(
             listed_or_asked(questions, container, request).await?
         }
     };
+    within_rate(container, &permit)?;
+    Ok(permit)
+}
+
+/// Counts a request, or a connection that is passed through, for the rules that allow it.
+///
+/// # Errors
+/// If all of them have a `rate`, and none has room.
+pub fn within_rate(container: &Container, permit: &Permit) -> Result<(), Denial> {
     container.rates.take(&permit.given().rates, Instant::now()).map_err(|wait| Denial {
         reason: Reason::RateLimited,
         policy: permit.policy().to_owned(),
         rule: Some(permit.rule().to_owned()),
         remedy: format!("wait {} s, or change `rate` at {}", wait.as_secs() + 1, permit.rule()),
-    })?;
-    Ok(permit)
+    })
 }
 
 /// Counts a request, or a connection that is passed through.

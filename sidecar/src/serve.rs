@@ -141,8 +141,9 @@ fn build(
     let late = LateRegistry::default();
     let accounts = keeper(live, resolver, &roots_file, &late)?;
     tokio::spawn(Arc::clone(&accounts).run());
-    let on_ask =
-        notifier.map(|notifier| -> OnAsk { Box::new(move |question| notifier.tell_of_question(question)) });
+    let on_ask = notifier.map(|notifier| -> OnAsk {
+        Box::new(move |question, port| notifier.tell_of_question(question, port))
+    });
     let questions = Questions::new(QuestionLimits::default(), on_ask, Arc::clone(audit.bell()));
     let (arming, keeper, declared) =
         (Arc::clone(accounts.arming()), Arc::clone(&accounts), live.vault().clone());

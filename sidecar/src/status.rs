@@ -49,7 +49,9 @@ pub fn table(status: &Status) -> String {
         }
     }
     for question in &status.questions {
-        let QuestionStatus { container, host, port, waiting, left, .. } = question;
+        let QuestionStatus { container, host, ports, waiting, left, .. } = question;
+        let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+        let port = ports.join(",");
         let _ = writeln!(
             text,
             "question: {container}: may it reach {host}:{port}? ({waiting} waiting, {left} s left)"
@@ -119,7 +121,7 @@ mod tests {
                 container: "agent".to_owned(),
                 container_id: "ab".repeat(32).parse().unwrap(),
                 host: "b.example".to_owned(),
-                port: 443,
+                ports: vec![80, 443],
                 waiting: 2,
                 left: 40,
             }],
@@ -132,7 +134,7 @@ mod tests {
         assert!(
             text.contains(
                 "note: agent: SSL_CERT_FILE was set\n\
-                 question: agent: may it reach b.example:443? (2 waiting, 40 s left)\n\
+                 question: agent: may it reach b.example:80,443? (2 waiting, 40 s left)\n\
                  decision: 3: deny *.a.example in every container until it is taken back\n\
                  problem: web.toml:3: unknown key\n"
             ),

@@ -60,7 +60,8 @@ pub struct QuestionStatus {
     pub container: String,
     pub container_id: ContainerId,
     pub host: String,
-    pub port: u16,
+    /// In order, one at least.
+    pub ports: Vec<u16>,
     /// Requests that wait for this answer.
     pub waiting: u64,
     /// Seconds until they are refused.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use understudy_control::annotation::{self, GUARDED, INBOUND, NETWORK, PUBLISH, SEALED};
-use understudy_control::{Refusal, published};
+use understudy_control::{Refusal, publish, published};
 
 /// Ports at the most: each is a rule.
 const MOST: usize = 64;
@@ -54,9 +54,9 @@ impl Mode {
 fn ports(list: &str) -> Result<Vec<u16>, Refusal> {
     let mut ports = Vec::new();
     for item in annotation::list(list) {
-        match item.parse() {
-            Ok(port) if port != 0 => ports.push(port),
-            _ => {
+        match publish::port(item) {
+            Some(port) => ports.push(port),
+            None => {
                 return Err(Refusal::new(
                     format!("annotation {INBOUND}: {item:?} is not a TCP port"),
                     "write the container's own ports, 1 to 65535, with commas between them",
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn what_is_no_port_or_no_mode_is_refused() {
-        for list in ["0", "65536", "http", "3000/udp", "3000-3005", "-1", "3000;drop"] {
+        for list in ["0", "65536", "http", "3000/udp", "3000-3005", "-1", "+1", "3000;drop"] {
             assert!(
                 asked(&[(NETWORK, GUARDED), (INBOUND, list)]).unwrap_err().contains("not a TCP port"),
                 "{list}"

@@ -80,6 +80,29 @@ fn what_a_refusal_and_explain_advise_is_what_works() {
     assert!(answer(&agent, url).contains("host-not-allowed"));
 }
 
+/// Asks again and again on one connection, until the answer is another; prints it, and how many connections that took.
+const KEPT: &str = r#"
+import http.client, time
+connection = http.client.HTTPSConnection("shop.example", timeout=20)
+ports, status = set(), 404
+while status == 404:
+    connection.request("GET", "/operator/kept")
+    ports.add(connection.sock.getsockname()[1])
+    answer = connection.getresponse()
+    answer.read()
+    status = answer.status
+    time.sleep(0.2)
+print(status, len(ports))
+"#;
+
+#[test]
+fn an_allowance_for_a_time_ends_on_a_connection_that_is_kept_alive_too() {
+    let agent = asleep(Agent::new("generic"));
+    done(&["allow", "shop.example", "--container", &agent.name, "--for", "5s"]);
+    let text = agent.exec(&["timeout", "60", "python3", "-c", KEPT]).unwrap().success().unwrap();
+    assert_eq!(text, "403 1\n");
+}
+
 #[test]
 fn an_allowance_for_a_time_ends_by_itself() {
     let agent = asleep(Agent::new("generic"));

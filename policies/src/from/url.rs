@@ -1,6 +1,6 @@
 //! A URL of a lock file: who is asked, and for what. Credentials in it are seen and never kept.
 
-use crate::{HostName, NameError, PathError, RequestPath};
+use crate::{HostName, NameError, PathError, RequestPath, document};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Url {
@@ -84,8 +84,7 @@ impl Url {
 }
 
 fn port_number(text: &str) -> Result<u16, UrlError> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|port| digits && *port != 0).ok_or(UrlError::Port)
+    document::number(text).filter(|port| *port != 0).ok_or(UrlError::Port)
 }
 
 #[cfg(test)]

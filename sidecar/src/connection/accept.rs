@@ -24,7 +24,7 @@ use super::splice::{self, By, Splice};
 use super::ssh::{self, Ssh};
 use crate::container::{Container, OpenConnection};
 use crate::dns::Origin;
-use crate::operator::within_limits;
+use crate::operator::{within_limits, within_rate};
 use crate::proxy::{Conn, Downstream, Gateway, Replay, Wire};
 use crate::reason::Reason;
 use crate::workers::Seat;
@@ -211,9 +211,9 @@ async fn establish(
                     (entry.protocol, entry.host) = ("tls", Some(name.to_string()));
                     entry.rule = Some(permit.rule().to_owned());
                 });
-                if let Err(denial) = within_limits(container) {
+                if let Err(denial) = within_limits(container).and_then(|()| within_rate(container, &permit)) {
                     refusal::reset(stream);
-                    return Err(Fault::new(denial.reason, &denial.remedy));
+                    return Err(Fault::of(denial));
                 }
                 return Ok(Established::Splice(Splice {
                     permit,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use super::relay::Passed;
 use crate::audit::{Audit, Decision, Entry};
@@ -44,15 +43,6 @@ impl Fault {
 
     pub(super) fn about(self, secret: &str) -> Self {
         Self { secret: Some(secret.to_owned()), ..self }
-    }
-
-    /// By the `rate` of this rule.
-    pub(super) fn too_often(rule: &str, wait: Duration) -> Self {
-        let detail = format!(
-            "more connections than the rule's `rate`; wait {} s, or change `rate` at {rule}",
-            wait.as_secs() + 1
-        );
-        Self { rule: Some(rule.to_owned()), ..Self::new(Reason::RateLimited, &detail) }
     }
 
     pub(super) fn reason(&self) -> Option<Reason> {

@@ -35,7 +35,7 @@ use crate::credentials::Vault;
 use crate::credentials::scrub::Replacer;
 use crate::decide::{Permit, decide_postgres};
 use crate::dns::Origin;
-use crate::operator::{ended, within_limits};
+use crate::operator::{ended, within_limits, within_rate};
 use crate::proxy::{Gateway, Replay};
 use crate::reason::Reason;
 
@@ -151,10 +151,7 @@ impl Session<'_> {
         let permit = decide_postgres(&rights.policy, host, *port, startup.database()).map_err(Fault::of)?;
         line.entry(|entry| entry.rule = Some(permit.rule().to_owned()));
         within_limits(container).map_err(Fault::of)?;
-        container
-            .rates
-            .take(&permit.given().rates, std::time::Instant::now())
-            .map_err(|wait| Fault::too_often(permit.rule(), wait))?;
+        within_rate(container, &permit).map_err(Fault::of)?;
         let using = Use::of(&vault, &secret, host, *port)?;
         let connecting = timeout(patience, upstream::connect(gateway, &permit, &using, startup));
         let late = |_| Fault::new(Reason::UpstreamTimeout, &format!("{host}: no session in time"));

@@ -13,7 +13,7 @@ use super::relay::{Passed, write};
 use crate::container::Container;
 use crate::decide::{Permit, decide_raw};
 use crate::dns::Origin;
-use crate::operator::within_limits;
+use crate::operator::{within_limits, within_rate};
 use crate::reason::Reason;
 
 /// A client that is silent for so long waits for the server to speak first.
@@ -29,10 +29,8 @@ pub(super) fn permit(container: &Container, origin: &Origin, port: u16) -> Resul
     let permit = decide_raw(&container.rights().policy, name, port);
     let permit = permit.map_err(Fault::of)?;
     within_limits(container).map_err(Fault::of)?;
-    match container.rates.take(&permit.given().rates, std::time::Instant::now()) {
-        Ok(()) => Ok(permit),
-        Err(wait) => Err(Fault::too_often(permit.rule(), wait)),
-    }
+    within_rate(container, &permit).map_err(Fault::of)?;
+    Ok(permit)
 }
 
 /// Whether a client here may wait for the server to speak.

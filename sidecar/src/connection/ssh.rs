@@ -25,7 +25,7 @@ use crate::container::Container;
 use crate::credentials::Vault;
 use crate::decide::decide_git;
 use crate::dns::Origin;
-use crate::operator::{ended, within_limits};
+use crate::operator::{ended, within_limits, within_rate};
 use crate::proxy::{Gateway, Replay};
 use crate::reason::Reason;
 
@@ -118,10 +118,7 @@ async fn session(
     let permit = decide_git(&container.rights().policy, host, port, &command).map_err(Fault::of)?;
     line.entry(|entry| entry.rule = Some(permit.rule().to_owned()));
     within_limits(container).map_err(Fault::of)?;
-    container
-        .rates
-        .take(&permit.given().rates, std::time::Instant::now())
-        .map_err(|wait| Fault::too_often(permit.rule(), wait))?;
+    within_rate(container, &permit).map_err(Fault::of)?;
     let vault = gateway.vault().current();
     let mut upstream = upstream::connect(gateway, &vault, &permit, &guest.secret, &command, version).await?;
     line.passes(permit.rule(), passed);

@@ -106,13 +106,14 @@ impl Notifier {
         });
     }
 
-    pub fn tell_of_question(&self, question: &QuestionStatus) {
+    /// That it has come to be about `port`.
+    pub fn tell_of_question(&self, question: &QuestionStatus, port: u16) {
         self.tell(Fact {
             event: Event::Ask,
             container: question.container.clone(),
             container_id: question.container_id.short().to_owned(),
             host: Some(shown(&question.host)),
-            port: Some(question.port),
+            port: Some(port),
             reason: None,
             secrets: Vec::new(),
             left_out: 0,

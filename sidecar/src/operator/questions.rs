@@ -1,5 +1,5 @@
-//! Requests that wait for a person: one question for each container, host and port, however many wait for its answer.
-//! Bounded in number and time, since whoever runs in the container decides how many there are.
+//! Requests that wait for a person: one question for each container and host, however many wait for its answer, and on however
+//! many ports. An answer names ports, so that it covers none that came after the question was shown. Bounded in number and time, since whoever runs in the container decides how many there are.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,9 @@ pub struct QuestionLimits {
     pub patience: Duration,
     /// Open at once, of one container.
     pub open: usize,
-    /// In an hour, of one container.
+    /// Ports of one question.
+    pub ports: usize,
+    /// In an hour, of one container; each port of a question counts.
     pub hourly: usize,
     /// For how long a question that nobody answered is not asked again.
     pub rest: Duration,
@@ -26,7 +28,13 @@ pub struct QuestionLimits {
 
 impl Default for QuestionLimits {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(60), open: 8, hourly: 60, rest: Duration::from_secs(60) }
+        Self {
+            patience: Duration::from_secs(60),
+            open: 8,
+            ports: 4,
+            hourly: 60,
+            rest: Duration::from_secs(60),
+        }
     }
 }
 
@@ -34,13 +42,13 @@ impl Default for QuestionLimits {
 pub struct Questions {
     limits: QuestionLimits,
     inner: Mutex<Inner>,
-    /// Told of each new question.
+    /// Told of each new question, and of each port that comes to one.
     on_ask: Option<OnAsk>,
     /// Rung when what is asked changes.
     bell: Arc<Bell>,
 }
 
-pub type OnAsk = Box<dyn Fn(&QuestionStatus) + Send + Sync>;
+pub type OnAsk = Box<dyn Fn(&QuestionStatus, u16) + Send + Sync>;
 
 #[derive(Default)]
 struct Inner {
@@ -53,13 +61,20 @@ struct Inner {
     changes: u64,
 }
 
-type Key = (ContainerId, HostName, u16);
+type Key = (ContainerId, HostName);
 
 struct Open {
-    /// Tells it from a later question about the same.
-    number: u64,
     label: String,
     since: Instant,
+    /// In the order of ports; never empty.
+    asked: Vec<Asked>,
+}
+
+/// One port of it.
+struct Asked {
+    port: u16,
+    /// Tells it from a later question about the same.
+    number: u64,
     waiting: u64,
     heard: watch::Sender<Heard>,
 }
@@ -80,6 +95,8 @@ pub enum Heard {
 pub enum Unasked {
     #[error("{0} questions of this container are open already")]
     Open(usize),
+    #[error("{0} ports of this host are asked about already")]
+    Ports(usize),
     #[error("this container has asked {0} questions in an hour")]
     Hourly(usize),
     #[error("the operator was asked, and did not answer")]
@@ -112,12 +129,12 @@ impl Questions {
         port: u16,
     ) -> Result<Waiting, Unasked> {
         let now = Instant::now();
-        let key = (container.id.clone(), host.clone(), port);
+        let key = (container.id.clone(), host.clone());
         let mut inner = self.inner();
-        if let Some(open) = inner.open.get_mut(&key) {
-            open.waiting += 1;
-            let (deadline, heard) = (open.since + self.limits.patience, open.heard.subscribe());
-            let number = open.number;
+        if let Some((open, asked)) = inner.asked_about(&key, port) {
+            asked.waiting += 1;
+            let (number, heard) = (asked.number, asked.heard.subscribe());
+            let deadline = open + self.limits.patience;
             return Ok(Waiting { questions: Arc::clone(self), key, number, deadline, heard });
         }
         inner.may_ask(&key, &self.limits, now)?;
@@ -125,28 +142,34 @@ impl Questions {
         let receiver = heard.subscribe();
         inner.last += 1;
         let number = inner.last;
-        let open = Open { number, label: container.label().to_owned(), since: now, waiting: 1, heard };
-        let status = status(&key, &open, self.limits.patience, now);
-        inner.open.insert(key.clone(), open);
         inner.changes += 1;
+        let label = || container.label().to_owned();
+        let open = inner.open.entry(key.clone()).or_insert_with(|| Open {
+            label: label(),
+            since: now,
+            asked: Vec::new(),
+        });
+        open.asked.push(Asked { port, number, waiting: 1, heard });
+        open.asked.sort_by_key(|asked| asked.port);
+        let deadline = open.since + self.limits.patience;
+        let status = status(&key, open, self.limits.patience, now);
         drop(inner);
         self.bell.ring();
         if let Some(on_ask) = &self.on_ask {
-            on_ask(&status);
+            on_ask(&status, port);
         }
-        let deadline = now + self.limits.patience;
         Ok(Waiting { questions: Arc::clone(self), key, number, deadline, heard: receiver })
     }
 
     /// Has every request that waits ask its policy again.
     pub fn changed(&self) {
-        for open in self.inner().open.values() {
-            open.heard.send_replace(Heard::Changed);
+        for asked in self.inner().open.values().flat_map(|open| &open.asked) {
+            asked.heard.send_replace(Heard::Changed);
         }
     }
 
-    /// Answers what is asked now, and nothing later; how many questions that were. `port` and `container` may be left
-    /// open.
+    /// Answers what is asked now, and nothing later; how many questions that were, each port for itself. `port` and
+    /// `container` may be left open.
     pub fn answer(
         &self,
         host: &HostPattern,
@@ -155,20 +178,19 @@ impl Questions {
         answer: Heard,
     ) -> usize {
         let mut inner = self.inner();
-        let meant = |(id, name, of): &Key| {
-            host.matches(name)
-                && port.is_none_or(|port| port == *of)
-                && container.is_none_or(|container| container == id)
-        };
-        let before = inner.open.len();
-        inner.open.retain(|key, open| {
-            let answered = meant(key);
-            if answered {
-                open.heard.send_replace(answer);
-            }
-            !answered
+        let mut answered = 0;
+        inner.open.retain(|(id, name), open| {
+            let meant = host.matches(name) && container.is_none_or(|container| container == id);
+            open.asked.retain(|asked| {
+                let meant = meant && port.is_none_or(|port| port == asked.port);
+                if meant {
+                    asked.heard.send_replace(answer);
+                    answered += 1;
+                }
+                !meant
+            });
+            !open.asked.is_empty()
         });
-        let answered = before - inner.open.len();
         inner.changes += u64::from(answered > 0);
         drop(inner);
         self.bell.ring();
@@ -195,8 +217,15 @@ impl Questions {
 }
 
 impl Inner {
+    /// Since when it is open, and what is asked about that port.
+    fn asked_about(&mut self, key: &Key, port: u16) -> Option<(Instant, &mut Asked)> {
+        let open = self.open.get_mut(key)?;
+        let since = open.since;
+        Some((since, open.asked.iter_mut().find(|asked| asked.port == port)?))
+    }
+
     fn is_open(&self, key: &Key, number: u64) -> bool {
-        self.open.get(key).is_some_and(|open| open.number == number)
+        self.open.get(key).is_some_and(|open| open.asked.iter().any(|asked| asked.number == number))
     }
 
     fn may_ask(&mut self, key: &Key, limits: &QuestionLimits, now: Instant) -> Result<(), Unasked> {
@@ -204,8 +233,12 @@ impl Inner {
         if self.unanswered.contains_key(key) {
             return Err(Unasked::Unanswered);
         }
-        if self.open.keys().filter(|(id, ..)| *id == key.0).count() >= limits.open {
-            return Err(Unasked::Open(limits.open));
+        match self.open.get(key) {
+            Some(open) if open.asked.len() >= limits.ports => return Err(Unasked::Ports(limits.ports)),
+            None if self.open.keys().filter(|(id, ..)| *id == key.0).count() >= limits.open => {
+                return Err(Unasked::Open(limits.open));
+            }
+            _ => {}
         }
         self.asked.retain(|_, times| {
             times.retain(|time| now.duration_since(*time) < Duration::from_secs(3600));
@@ -221,13 +254,13 @@ impl Inner {
 }
 
 fn status(key: &Key, open: &Open, patience: Duration, now: Instant) -> QuestionStatus {
-    let (id, host, port) = key;
+    let (id, host) = key;
     QuestionStatus {
         container: open.label.clone(),
         container_id: id.clone(),
         host: host.to_string(),
-        port: *port,
-        waiting: open.waiting,
+        ports: open.asked.iter().map(|asked| asked.port).collect(),
+        waiting: open.asked.iter().map(|asked| asked.waiting).sum(),
         left: patience.saturating_sub(now.duration_since(open.since)).as_secs(),
     }
 }
@@ -261,13 +294,21 @@ impl Drop for Waiting {
             return;
         }
         let Some(open) = inner.open.get_mut(&self.key) else { return };
-        open.waiting = open.waiting.saturating_sub(1);
-        if open.waiting == 0 {
-            inner.open.remove(&self.key);
-            inner.changes += 1;
-            drop(inner);
-            self.questions.bell.ring();
+        let number = self.number;
+        for asked in open.asked.iter_mut().filter(|asked| asked.number == number) {
+            asked.waiting = asked.waiting.saturating_sub(1);
         }
+        let before = open.asked.len();
+        open.asked.retain(|asked| asked.waiting > 0);
+        if open.asked.len() == before {
+            return;
+        }
+        if open.asked.is_empty() {
+            inner.open.remove(&self.key);
+        }
+        inner.changes += 1;
+        drop(inner);
+        self.questions.bell.ring();
     }
 }
 

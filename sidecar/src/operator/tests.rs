@@ -22,7 +22,8 @@ fn container(digit: &str, mode: Mode, text: &str) -> Arc<Container> {
 }
 
 fn questions() -> Arc<Questions> {
-    let limits = QuestionLimits { patience: PATIENCE, open: 2, hourly: 3, rest: Duration::from_secs(60) };
+    let limits =
+        QuestionLimits { patience: PATIENCE, open: 2, ports: 2, hourly: 3, rest: Duration::from_secs(60) };
     Questions::new(limits, None, Arc::default())
 }
 
@@ -52,6 +53,49 @@ async fn waiting(
 
 fn waits(questions: &Questions, name: &str) -> u64 {
     questions.list().iter().filter(|question| question.host == name).map(|question| question.waiting).sum()
+}
+
+/// Of a port, that waits once it is asked about.
+async fn waiting_on(
+    questions: &Arc<Questions>,
+    container: &Arc<Container>,
+    port: u16,
+) -> tokio::task::JoinHandle<Result<Permit, Denial>> {
+    let before = waits(questions, "x.example");
+    let (of, container) = (Arc::clone(questions), Arc::clone(container));
+    let task = tokio::spawn(async move {
+        permit(&of, &container, &Request::new(&host("x.example"), port, "GET", "/"), None).await
+    });
+    while waits(questions, "x.example") == before {
+        tokio::task::yield_now().await;
+    }
+    task
+}
+
+#[tokio::test]
+async fn ports_of_a_host_are_one_question_and_an_answer_covers_those_that_it_names() {
+    let (questions, container) = (questions(), container("a", Mode::Ask, ""));
+    let tls = waiting_on(&questions, &container, 443).await;
+    let plain = waiting_on(&questions, &container, 80).await;
+    let open = questions.list();
+    assert_eq!((open.len(), &open[0].ports[..], open[0].waiting), (1, &[80, 443][..], 2));
+    // One more is not asked about: what a person reads stays short.
+    let third = permit(&questions, &container, &Request::new(&host("x.example"), 22, "GET", "/"), None).await;
+    assert!(third.unwrap_err().remedy.starts_with("2 ports of this host"));
+    let pattern = HostPattern::Exact(host("x.example"));
+    assert_eq!(questions.answer(&pattern, Some(443), Some(&container.id), Heard::AllowedOnce), 1);
+    assert_eq!(tls.await.unwrap().unwrap().port(), 443);
+    assert_eq!((&questions.list()[0].ports[..], questions.list()[0].waiting), (&[80][..], 1));
+    // It counts for the hour, and what comes back is another question than the one that was answered.
+    let again = waiting_on(&questions, &container, 443).await;
+    assert_eq!(questions.list()[0].ports, [80, 443]);
+    plain.abort();
+    let _ = plain.await;
+    assert_eq!(questions.list()[0].ports, [443]);
+    assert_eq!(questions.answer(&pattern, None, None, Heard::DeniedOnce), 1);
+    assert!(again.await.unwrap().is_err() && questions.list().is_empty());
+    let denial = asked(&questions, &container, "y.example").await.unwrap_err();
+    assert!(denial.remedy.starts_with("this container has asked 3 questions"), "{}", denial.remedy);
 }
 
 #[tokio::test]

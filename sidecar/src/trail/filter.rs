@@ -1,7 +1,7 @@
 //! Which audit lines are meant.
 
 use serde_json::Value;
-use understudy_policies::{HostName, HostPattern};
+use understudy_policies::{HostName, HostPattern, document};
 
 use crate::operator::decisions::now;
 
@@ -44,7 +44,7 @@ impl Filter {
 pub fn seconds(text: &str) -> Result<u64, String> {
     let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86400)];
     let found = units.iter().find_map(|(unit, length)| Some((text.strip_suffix(*unit)?, length)));
-    let number = found.and_then(|(number, length)| number.parse::<u64>().ok()?.checked_mul(*length));
+    let number = found.and_then(|(number, length)| document::number::<u64>(number)?.checked_mul(*length));
     number
         .filter(|seconds| *seconds > 0)
         .ok_or_else(|| "write a time as `30s`, `10m`, `2h` or `1d`".to_owned())
@@ -61,7 +61,9 @@ mod tests {
         {
             assert_eq!(seconds(text).ok(), expected);
         }
-        for bad in ["", "m", "10", "0m", "-1m", "1.5h", "99999999999999999999d", "18446744073709551615d"] {
+        for bad in
+            ["", "m", "10", "0m", "-1m", "+1m", "1.5h", "99999999999999999999d", "18446744073709551615d"]
+        {
             assert!(seconds(bad).is_err(), "{bad}");
         }
     }

@@ -17,6 +17,7 @@ use understudy_control::{
 use super::filter::Filter;
 use super::line;
 use crate::control::Control;
+use crate::status;
 use terminal::Terminal;
 
 #[derive(Debug, clap::Args)]
@@ -148,16 +149,17 @@ impl Watcher<'_> {
         if matches!(key, b'q' | 3 | 4) {
             return false;
         }
-        let asked = self.asked.as_ref();
-        if let Some((question, since, decide)) =
-            asked.and_then(|(asked, since)| Some((asked, since, answer(asked, key)?)))
-        {
-            if since.elapsed() < TO_LOOK {
-                println!("  that was for another question, or too quick: look at this one, then press again");
-                return true;
-            }
+        let Some((question, since)) = &self.asked else { return true };
+        let answers = answers(question, key);
+        if !answers.is_empty() && since.elapsed() < TO_LOOK {
+            println!("  that was for another question, or too quick: look at this one, then press again");
+            return true;
+        }
+        for decide in answers {
+            let host = decide.host.clone();
             match self.control.call(Request::Decide(decide)) {
-                Ok(_) => println!("  {} {}:{}", verb(key), question.host, question.port),
+                Ok(Reply::Decided(kept)) => println!("  operator decision {}", status::decided(&kept)),
+                Ok(_) => println!("  {} {host}", verb(key)),
                 Err(error) => println!("  {error:#}"),
             }
         }
@@ -190,7 +192,8 @@ impl Watcher<'_> {
                 self.asked = Some((open.clone(), *since));
                 return Ok(mark);
             }
-            writeln!(out, "  {}:{} is not asked any more", before.host, before.port)?;
+            let and = if open.as_ref().is_some_and(|open| is_of_one(before, open)) { ", but" } else { "" };
+            writeln!(out, "  {} is not asked any more{and}", asked_for(before))?;
         }
         if let Some(question) = open {
             // A key that was pressed before answers nothing that comes after it.
@@ -231,15 +234,34 @@ fn is_meant(filter: &Filter, question: &QuestionStatus) -> bool {
     filter.container.as_ref().is_none_or(of) && filter.host.as_ref().is_none_or(about)
 }
 
+/// Ports that came to it, or left it, make another question of it: what is answered is what was shown.
 fn same(asked: &QuestionStatus, open: &QuestionStatus) -> bool {
-    (&asked.container_id, &asked.host, asked.port) == (&open.container_id, &open.host, open.port)
+    is_of_one(asked, open) && asked.ports == open.ports
+}
+
+fn is_of_one(asked: &QuestionStatus, open: &QuestionStatus) -> bool {
+    (&asked.container_id, &asked.host) == (&open.container_id, &open.host)
+}
+
+/// `a.example:443`, or `a.example:80,443`.
+fn asked_for(question: &QuestionStatus) -> String {
+    format!("{}:{}", question.host, ports(question).join(","))
+}
+
+fn ports(question: &QuestionStatus) -> Vec<String> {
+    question.ports.iter().map(u16::to_string).collect()
 }
 
 /// With the rule that `always` would make. The host is ASCII: other letters are in Punycode.
 fn shown(question: &QuestionStatus) -> String {
-    let QuestionStatus { container, host, port, left, .. } = question;
+    let QuestionStatus { container, host, left, .. } = question;
+    let asked_for = asked_for(question);
+    let port = match ports(question).as_slice() {
+        [port] => port.clone(),
+        ports => format!("[{}]", ports.join(", ")),
+    };
     format!(
-        "? {container} asks for {host}:{port} ({left} s left): [[allow]] host = \"{host}\", port = {port}\n  {KEYS}"
+        "? {container} asks for {asked_for} ({left} s left): [[allow]] host = \"{host}\", port = {port}\n  {KEYS}"
     )
 }
 
@@ -250,17 +272,24 @@ fn verb(key: u8) -> &'static str {
     }
 }
 
-fn answer(question: &QuestionStatus, key: u8) -> Option<Decide> {
+/// One for each port that was shown.
+fn answers(question: &QuestionStatus, key: u8) -> Vec<Decide> {
     let (effect, lasting) = match key {
         b'o' => (Effect::Allow, Lasting::Once),
         b'c' => (Effect::Allow, Lasting::Container),
         b'a' => (Effect::Allow, Lasting::Always),
         b'n' => (Effect::Deny, Lasting::Once),
         b'd' => (Effect::Deny, Lasting::Container),
-        _ => return None,
+        _ => return Vec::new(),
     };
     let container = (lasting != Lasting::Always).then(|| question.container_id.to_string());
-    Some(Decide { effect, host: format!("{}:{}", question.host, question.port), container, lasting })
+    let of = |port| Decide {
+        effect,
+        host: format!("{}:{port}", question.host),
+        container: container.clone(),
+        lasting,
+    };
+    question.ports.iter().map(of).collect()
 }
 
 #[cfg(test)]
@@ -273,12 +302,19 @@ mod tests {
             container: "agent".to_owned(),
             container_id: "a".repeat(64).parse().unwrap(),
             host: "xn--bcher-kva.example".to_owned(),
-            port: 8443,
+            ports: vec![8443],
             waiting: 1,
             left: 50,
         };
         let text = shown(&question);
-        assert!(text.contains("[[allow]] host = \"xn--bcher-kva.example\", port = 8443"), "{text}");
+        assert!(text.contains("[[allow]] host = \"xn--bcher-kva.example\", port = 8443\n"), "{text}");
+        let two = QuestionStatus { ports: vec![80, 443], ..question.clone() };
+        let text = shown(&two);
+        assert!(text.contains("asks for xn--bcher-kva.example:80,443 (50 s left)"), "{text}");
+        assert!(text.contains("[[allow]] host = \"xn--bcher-kva.example\", port = [80, 443]\n"), "{text}");
+        let hosts: Vec<String> = answers(&two, b'a').into_iter().map(|decide| decide.host).collect();
+        assert_eq!(hosts, ["xn--bcher-kva.example:80", "xn--bcher-kva.example:443"]);
+        assert!(!same(&question, &two) && same(&two, &two));
         for (key, effect, lasting, container) in [
             (b'o', Effect::Allow, Lasting::Once, true),
             (b'c', Effect::Allow, Lasting::Container, true),
@@ -286,14 +322,14 @@ mod tests {
             (b'n', Effect::Deny, Lasting::Once, true),
             (b'd', Effect::Deny, Lasting::Container, true),
         ] {
-            let decide = answer(&question, key).unwrap();
+            let decide = answers(&question, key).remove(0);
             assert_eq!(
                 (decide.effect, decide.lasting, decide.container.is_some()),
                 (effect, lasting, container)
             );
             assert_eq!(decide.host, "xn--bcher-kva.example:8443");
         }
-        assert_eq!(answer(&question, b'x'), None);
+        assert_eq!(answers(&question, b'x'), []);
     }
 
     #[test]
@@ -302,7 +338,7 @@ mod tests {
             container: "agent".to_owned(),
             container_id: "ab".repeat(32).parse().unwrap(),
             host: "docs.example.com".to_owned(),
-            port: 443,
+            ports: vec![443],
             waiting: 1,
             left: 50,
         };

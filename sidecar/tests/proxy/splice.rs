@@ -120,6 +120,60 @@ async fn a_secret_that_is_bound_to_the_host_later_ends_what_passes_there() {
     assert_eq!((&line["decision"], &line["reason"]), (&"terminated".into(), &"host-not-allowed".into()));
 }
 
+/// As when `allow --for` is over, or somebody denies the host for a time: a stream that runs is judged as a new one.
+#[tokio::test]
+async fn a_stream_ends_with_the_rule_that_let_it_through_and_with_a_denial() {
+    let rule = |world: &World, rest: &str| {
+        let port = world.upstream.port();
+        only(world, &format!("[[allow]]\nhost = {SPLICED:?}\nport = {port}\nsplice = true\n{rest}"));
+    };
+    for (end, reason) in
+        [("", "host-not-allowed"), ("[[deny]]\nhost = \"*.example.com\"\n", "denied-by-rule")]
+    {
+        let world = World::new().await;
+        rule(&world, "");
+        let stream = world.connect(TO_SPLICED).await;
+        let mut stream = trusting(upstream_roots(&world), stream, SPLICED, H1).await.unwrap();
+        stream.write_all(format!("GET / HTTP/1.1\r\nHost: {SPLICED}\r\n\r\n").as_bytes()).await.unwrap();
+        stream.read_exact(&mut [0; 15]).await.unwrap();
+        rule(&world, "[[allow]]\nhost = \"z.example\"\n");
+        match end {
+            "" => only(&world, "[[allow]]\nhost = \"z.example\"\n"),
+            denial => rule(&world, denial),
+        }
+        assert!(stream.read_to_end(&mut Vec::new()).await.is_err());
+        let line = world.only_line().await;
+        assert_eq!((&line["decision"], &line["reason"]), (&"terminated".into(), &reason.into()), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn connections_are_counted_where_a_rule_has_a_rate() {
+    let world = World::new().await;
+    let port = world.upstream.port();
+    only(&world, &format!("[[allow]]\nhost = {SPLICED:?}\nport = {port}\nsplice = true\nrate = \"2/h\"\n"));
+    for passes in [true, true, false] {
+        let stream = world.connect(TO_SPLICED).await;
+        let stream = trusting(upstream_roots(&world), stream, SPLICED, H1).await;
+        assert_eq!(stream.is_ok(), passes);
+    }
+    let lines = world.audit(3).await;
+    let refused = lines.iter().find(|line| line["decision"] == "denied").unwrap();
+    assert_eq!(
+        (&refused["reason"], &refused["rule"]),
+        (&"rate-limited".into(), &"t.toml:2".into()),
+        "{refused}"
+    );
+    assert!(refused["detail"].as_str().unwrap().contains("change `rate` at t.toml:2"), "{refused}");
+}
+
+fn only(world: &World, rules: &str) {
+    let policy = understudy_policies::Policy::parse("t", "t.toml", rules).unwrap();
+    let policy = Arc::new(understudy_policies::PolicySet::combine(vec![Arc::new(policy)]));
+    let rights = understudy::credentials::Rights { policy, ..Default::default() };
+    world.container.set_rights(rights);
+}
+
 #[tokio::test]
 async fn an_end_is_an_end_and_a_revocation_cuts() {
     let world = World::new().await;

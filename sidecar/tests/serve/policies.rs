@@ -1,5 +1,7 @@
 //! Policies that break while a container runs, and before.
 
+use std::fs;
+
 use crate::{Sidecar, agent};
 
 const GOOD: &str = "[[deny]]\nhost = \"x.example\"\nnote = \"as it was written first\"\n";
@@ -28,6 +30,18 @@ fn told(text: &str) -> Vec<&str> {
     let told =
         |line: &&str| ["reason: ", "note: ", "never: ", "always: "].iter().any(|kind| line.starts_with(kind));
     text.lines().filter(told).collect()
+}
+
+#[test]
+fn a_decision_for_a_time_is_gone_when_it_is_over_without_anybody_asking() {
+    let mut sidecar = Sidecar::new();
+    sidecar.start(&[]);
+    let kept = || fs::read_to_string(sidecar.path("state/decisions.json")).unwrap();
+    let decided = sidecar.told(&["allow", "a.example", "--for", "1s"]);
+    assert!(decided.contains("allow a.example:443 in every container"), "{decided}");
+    assert!(kept().contains("a.example"));
+    sidecar.until("its end", || !kept().contains("a.example"));
+    assert!(!sidecar.told(&["status"]).contains("a.example"));
 }
 
 #[test]

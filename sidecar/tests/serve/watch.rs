@@ -206,10 +206,10 @@ fn lines_that_come_too_fast_are_counted_where_they_are_missing() {
     assert!(lost > 0 && shown > 0 && lost + shown >= 1500, "{lost} and {shown}");
 }
 
-/// script(1) gives it a terminal.
-#[test]
-fn on_a_terminal_a_key_answers_and_another_ends_it_at_once() {
-    let sidecar = Sidecar::of_web();
+const ASKING: [(&str, &str); 3] = [GENERIC[0], GENERIC[1], ("understudy.mode", "ask")];
+
+/// On a terminal that script(1) gives it, with what presses keys there.
+fn on_a_terminal(sidecar: &Sidecar) -> (Watcher<'_>, impl FnMut(u8)) {
     let control = sidecar.path("control").display().to_string();
     let mut script = std::process::Command::new("script");
     let command =
@@ -220,14 +220,80 @@ fn on_a_terminal_a_key_answers_and_another_ends_it_at_once() {
         std::os::unix::process::CommandExt::gid(&mut script, crate::USER);
     }
     let mut watcher = sidecar.watch_by("terminal", script);
-    let mut press = {
-        let mut input = watcher.process.0.stdin.take().unwrap();
-        move |key: u8| input.write_all(&[key]).and_then(|()| input.flush()).unwrap()
+    let mut input = watcher.process.0.stdin.take().unwrap();
+    let press = move |key: u8| input.write_all(&[key]).and_then(|()| input.flush()).unwrap();
+    (watcher, press)
+}
+
+#[test]
+fn once_is_for_what_waits_and_the_others_write_the_rule_that_was_shown() {
+    let sidecar = Sidecar::of_web();
+    let (watcher, mut press) = on_a_terminal(&sidecar);
+    let mut press = move |key: u8| {
+        std::thread::sleep(Duration::from_millis(1100));
+        press(key);
     };
-    let asking = [GENERIC[0], GENERIC[1], ("understudy.mode", "ask")];
+    let reasons = |host: &str| -> Vec<serde_json::Value> {
+        let text = sidecar.told(&["log", "--json", "--host", host]);
+        let reason = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["reason"].clone();
+        text.lines().map(reason).collect()
+    };
+    let ask = |name: &'static str, script: &'static str| {
+        agent::run(&sidecar, name, &ASKING, &format!("{CURL}{script}"))
+    };
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| {
+            ask(
+                "one",
+                "curl https://o.asked.example/\ncurl https://o.asked.example/\n\
+                        curl https://c.asked.example/\ncurl https://c.asked.example/\n\
+                        curl https://a.asked.example/ & curl http://a.asked.example/\nwait\n",
+            )
+        });
+        watcher.until_shown("one asks for o.asked.example:443");
+        press(b'o');
+        watcher.until_shown("allowed o.asked.example:443");
+        // It was for that request: the next one asks again.
+        sidecar.until("the question again", || {
+            watcher.text("out").matches("asks for o.asked.example:443").count() == 2
+        });
+        press(b'n');
+        watcher.until_shown("[[allow]] host = \"c.asked.example\", port = 443");
+        press(b'c');
+        watcher.until_shown("operator decision 1: allow c.asked.example:443 in ");
+        watcher.until_shown("[[allow]] host = \"a.asked.example\", port = [80, 443]");
+        press(b'a');
+        watcher.until_shown("operator decision 2: allow a.asked.example:80 in every container");
+        watcher.until_shown("operator decision 3: allow a.asked.example:443 in every container");
+        drop(one.join().unwrap());
+    });
+    // What is let through finds no server here.
+    assert_eq!(reasons("o.asked.example"), ["name-not-found", "host-not-allowed"]);
+    assert_eq!(reasons("c.asked.example"), ["name-not-found"; 2]);
+    // Another container: `c` was not for it, and `a` was.
+    ask("two", "curl --max-time 3 https://c.asked.example/\ncurl https://a.asked.example/\n");
+    assert_eq!(watcher.text("out").matches("asks for c.asked.example:443").count(), 2);
+    assert!(!watcher.text("out").contains("two asks for a.asked.example"));
+    assert_eq!(reasons("a.asked.example"), ["name-not-found"; 3]);
+    let status: serde_json::Value = serde_json::from_str(&sidecar.told(&["status", "--json"])).unwrap();
+    let kept = |at: usize| {
+        [&status["decisions"][at]["host"], &status["decisions"][at]["port"]].map(ToString::to_string)
+    };
+    assert_eq!(kept(0), ["\"c.asked.example\"", "443"]);
+    assert!(status["decisions"][0]["container"].is_string() && status["decisions"][2]["container"].is_null());
+    assert_eq!(
+        (kept(1), kept(2)),
+        (["\"a.asked.example\"".into(), "80".into()], ["\"a.asked.example\"".into(), "443".into()])
+    );
+}
+
+#[test]
+fn on_a_terminal_a_key_answers_and_another_ends_it_at_once() {
+    let sidecar = Sidecar::of_web();
+    let (mut watcher, mut press) = on_a_terminal(&sidecar);
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| {
-            agent::run(&sidecar, "one", &asking, &format!("{CURL}curl https://a.asked.example/\ncurl https://other.example/ &\ncurl https://b.asked.example/\nwait\n"))
+            agent::run(&sidecar, "one", &ASKING, &format!("{CURL}curl https://a.asked.example/\ncurl https://other.example/ &\ncurl https://b.asked.example/\nwait\n"))
         });
         watcher.until_shown("one asks for a.asked.example:443");
         // A question that has just come is answered by no key: it may have been meant for the one before.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use understudy_policies::document;
+
 use super::alphabet::Alphabet;
 use super::checksum::Checksum;
 
@@ -181,7 +183,7 @@ fn part(inside: &str) -> Result<Part, String> {
         .ok_or("a part is written as `{base62:32}`, `{base62:20-40}`, `{=base62:8}` or `{crc32-base62}`")?;
     let alphabet = alphabet.parse()?;
     let (from, to) = length.split_once('-').unwrap_or((length, length));
-    let number = |text: &str| text.parse::<usize>().map_err(|_| "a length is a number, or two as `20-40`");
+    let number = |text: &str| document::number(text).ok_or("a length is a number, or two as `20-40`");
     let (from, to) = (number(from)?, number(to)?);
     if from == 0 || from > to || to > LONGEST {
         return Err(format!("a length is from 1 to {LONGEST}, the smaller number first"));
