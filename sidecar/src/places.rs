@@ -2,6 +2,7 @@
 //! and so has root; a user's own are in that user's home. So commands need no path on either side.
 
 use std::env;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// The place of the control socket: `$XDG_RUNTIME_DIR/understudy/control` of a user that has it.
@@ -24,8 +25,13 @@ fn users(variable: &str, in_home: Option<&str>, below: &str) -> Option<PathBuf> 
     Some(base.join(below))
 }
 
+/// What another user made in a home that others may write to is nobody's configuration.
 fn chosen(users: Option<PathBuf>, systems: &str) -> PathBuf {
-    users.filter(|path| path.is_dir()).unwrap_or_else(|| Path::new(systems).to_owned())
+    let own = |path: &PathBuf| {
+        let found = path.metadata();
+        found.is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw())
+    };
+    users.filter(own).unwrap_or_else(|| Path::new(systems).to_owned())
 }
 
 #[cfg(test)]
