@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 /// The place of the control socket: `$XDG_RUNTIME_DIR/understudy/control` of a user that has it.
 pub fn control() -> PathBuf {
-    chosen(users("XDG_RUNTIME_DIR", None, "understudy/control"), "/run/understudy/control")
+    chosen(users("XDG_RUNTIME_DIR", None, "understudy/control"), me(), "/run/understudy/control")
 }
 
 /// The place of the configuration: `~/.config/understudy` (XDG base directory specification) of a user that has it.
 pub fn configuration() -> PathBuf {
-    chosen(users("XDG_CONFIG_HOME", Some(".config"), "understudy"), "/etc/understudy")
+    chosen(users("XDG_CONFIG_HOME", Some(".config"), "understudy"), me(), "/etc/understudy")
 }
 
 /// None for root, whose installation is the system's.
@@ -25,11 +25,15 @@ fn users(variable: &str, in_home: Option<&str>, below: &str) -> Option<PathBuf> 
     Some(base.join(below))
 }
 
+fn me() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// What another user made in a home that others may write to is nobody's configuration.
-fn chosen(users: Option<PathBuf>, systems: &str) -> PathBuf {
+fn chosen(users: Option<PathBuf>, me: u32, systems: &str) -> PathBuf {
     let own = |path: &PathBuf| {
         let found = path.metadata();
-        found.is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw())
+        found.is_ok_and(|found| found.is_dir() && found.uid() == me)
     };
     users.filter(own).unwrap_or_else(|| Path::new(systems).to_owned())
 }
@@ -42,9 +46,11 @@ mod tests {
     fn a_users_own_directory_is_taken_if_it_is_there() {
         let home = tempfile::tempdir().unwrap();
         let own = home.path().join("understudy");
-        assert_eq!(chosen(Some(own.clone()), "/etc/understudy"), Path::new("/etc/understudy"));
+        let (systems, chosen) = (Path::new("/s"), |users, me| chosen(users, me, "/s"));
+        assert_eq!(chosen(Some(own.clone()), me()), systems);
         std::fs::create_dir(&own).unwrap();
-        assert_eq!(chosen(Some(own.clone()), "/etc/understudy"), own);
-        assert_eq!(chosen(None, "/etc/understudy"), Path::new("/etc/understudy"));
+        assert_eq!(chosen(Some(own.clone()), me()), own);
+        assert_eq!(chosen(Some(own), me() + 1), systems);
+        assert_eq!(chosen(None, me()), systems);
     }
 }
