@@ -4,6 +4,7 @@
 //! ([`sessions`]).
 
 pub mod admission;
+mod derivations;
 mod door;
 pub mod message;
 mod pump;
@@ -137,7 +138,8 @@ impl Session<'_> {
             visitor.say(&negotiation).await?;
         }
         let (vault, rights) = (gateway.vault().current(), container.rights());
-        let login = visitor.login(startup.user(), &vault, &rights.grants, (host, *port));
+        let turns = &container.postgres.derivations;
+        let login = visitor.login(startup.user(), &vault, &rights.grants, (host, *port), turns);
         let secret =
             timeout(patience, login).await.map_err(|_| Fault::new(Reason::Timeout, "no login in time"));
         let secret = match secret? {
@@ -153,7 +155,7 @@ impl Session<'_> {
         within_limits(container).map_err(Fault::of)?;
         within_rate(container, &permit).map_err(Fault::of)?;
         let using = Use::of(&vault, &secret, host, *port)?;
-        let connecting = timeout(patience, upstream::connect(gateway, &permit, &using, startup));
+        let connecting = timeout(patience, upstream::connect(gateway, &permit, &using, startup, turns));
         let late = |_| Fault::new(Reason::UpstreamTimeout, &format!("{host}: no session in time"));
         let upstream = connecting.await.map_err(late)??;
         Ok(Begun { upstream, secret, permit })

@@ -10,6 +10,7 @@ use understudy_policies::HostName;
 
 use super::super::line::Fault;
 use super::admission;
+use super::derivations::Derivations;
 use super::message::{LONGEST_OPENING, MessageError, Opening, sasl_initial, say};
 use super::wire::{self, Stream, WireError};
 use super::{FAREWELL, nonce, random};
@@ -92,6 +93,7 @@ impl Visitor {
         vault: &Arc<Vault>,
         grants: &Grants,
         (host, port): (&HostName, u16),
+        turns: &Derivations,
     ) -> Result<String, Rejected> {
         let door = admission::door(vault, grants, host, port);
         let names = door.admits(host, port, Some(user)).map_err(|(reason, why)| Fault::new(reason, &why))?;
@@ -106,13 +108,13 @@ impl Visitor {
         self.say(&say::sasl_continue(exchange.first())).await?;
         let proof = exchange.proof(&self.answer().await?).map_err(|error| not_proved(&error))?;
         let known = known(vault, &names, (host, port));
-        let found = tokio::task::spawn_blocking(move || {
+        let found = turns.run(move || {
             known.into_iter().find_map(|known| {
                 let last = known.stand_ins.iter().find_map(|stand_in| proof.is_of(stand_in))?;
                 Some((known, last))
             })
         });
-        let found = found.await.map_err(|error| Fault::new(Reason::Internal, &error.to_string()))?;
+        let found = found.await?;
         match found {
             Some((Known { secret, closed: None, .. }, last)) => {
                 self.say(&say::sasl_final(&last)).await?;

@@ -6,11 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use understudy_policies::HostName;
 
+use super::derivations::Derivations;
 use super::message::CancelKey;
 
-/// As many as there are sessions.
+/// As many as there are sessions; and the container's turn in what logins cost.
 #[derive(Debug, Default)]
-pub struct Sessions(Arc<Mutex<HashMap<CancelKey, Target>>>);
+pub struct Sessions {
+    targets: Arc<Mutex<HashMap<CancelKey, Target>>>,
+    pub(super) derivations: Derivations,
+}
 
 /// Whose command is to be cancelled, and where.
 #[derive(Debug, Clone)]
@@ -32,12 +36,12 @@ pub(super) struct Registered {
 impl Sessions {
     /// `given` must be random.
     pub(super) fn register(&self, given: CancelKey, target: Target) -> Registered {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(given, target);
-        Registered { sessions: Arc::clone(&self.0), given }
+        self.targets.lock().unwrap_or_else(PoisonError::into_inner).insert(given, target);
+        Registered { sessions: Arc::clone(&self.targets), given }
     }
 
     pub(super) fn target(&self, given: CancelKey) -> Option<Target> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&given).cloned()
+        self.targets.lock().unwrap_or_else(PoisonError::into_inner).get(&given).cloned()
     }
 }
 

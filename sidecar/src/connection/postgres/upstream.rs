@@ -10,6 +10,7 @@ use understudy_policies::HostName;
 
 use super::super::line::Fault;
 use super::super::splice::dial;
+use super::derivations::Derivations;
 use super::message::{Asked, CancelKey, MessageError, Startup, Told, message, sasl_response, tls_request};
 use super::wire::{self, Stream, WireError};
 use crate::credentials::Vault;
@@ -73,9 +74,10 @@ pub(super) async fn connect(
     permit: &Permit,
     using: &Use,
     startup: &Startup,
+    turns: &Derivations,
 ) -> Result<Upstream, Refused> {
     let (mut stream, channel) = open(gateway, permit, &using.server).await?;
-    let talk = Talk { host: permit.host(), using };
+    let talk = Talk { host: permit.host(), using, turns };
     talk.send(&mut stream, &startup.packet(using.server.user())).await?;
     talk.login(&mut stream, channel).await?;
     let (mut greeting, mut key) = (Vec::new(), None);
@@ -164,6 +166,7 @@ fn end_point(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
 struct Talk<'t> {
     host: &'t HostName,
     using: &'t Use,
+    turns: &'t Derivations,
 }
 
 impl Talk<'_> {
@@ -227,9 +230,7 @@ impl Talk<'_> {
         let scram_failed = |error: scram::ScramError| self.failed(&error.to_string());
         let challenge = client.challenge(&first).map_err(scram_failed)?;
         let password = self.using.password.clone();
-        // A server can ask for a second of work.
-        let proved = tokio::task::spawn_blocking(move || password.prove(challenge)).await;
-        let proved = proved.map_err(|error| Fault::new(Reason::Internal, &error.to_string()))?;
+        let proved = self.turns.run(move || password.prove(challenge)).await?;
         self.send(stream, &message(b'p', &[proved.last.as_bytes()])).await?;
         let Asked::SaslFinal(last) = self.asked(stream).await? else {
             // Whoever lets in without it does not know the password.
