@@ -182,16 +182,17 @@ impl From<Fault> for Refused {
     }
 }
 
-/// Those that let in first, and then all others, so that the record says whose it was.
+/// Those that let in first, and then all others of that server, so that the record says whose it was. Not those of other
+/// servers: each costs a derivation.
 fn known(vault: &Vault, names: &[String], (host, port): (&HostName, u16)) -> Vec<Known> {
     let mut known: Vec<Known> = Vec::new();
     for secret in vault.secrets() {
         let Some(server) = &secret.declaration().postgres else { continue };
-        let closed = match (names.iter().any(|name| name == secret.name()), server.is_at(host, port)) {
-            (true, _) => None,
-            (false, true) => Some(Reason::CredentialNotGranted),
-            (false, false) => Some(Reason::CredentialMisdirected),
-        };
+        if !server.is_at(host, port) {
+            continue;
+        }
+        let lets_in = names.iter().any(|name| name == secret.name());
+        let closed = (!lets_in).then_some(Reason::CredentialNotGranted);
         let stand_ins = secret.stand_ins().map(str::to_owned).collect();
         known.push(Known { secret: secret.name().to_owned(), stand_ins, closed });
     }
