@@ -33,6 +33,12 @@ pub(crate) fn required(files: &[ManagedFile]) -> Result<Vec<Required>, Refusal> 
     Ok(ceilings.iter().filter_map(|ceiling| ceiling.required().cloned()).collect())
 }
 
+/// Whether a `[[require]]` of theirs is about some images only.
+pub(crate) fn name_images(files: &[ManagedFile]) -> Result<bool, Refusal> {
+    let ceilings = files.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    Ok(ceilings.iter().flat_map(Ceiling::requirements).any(|rule| !rule.of.is_for_all()))
+}
+
 /// The same files with what in them is not about a container of this image. Without a description, all of it is.
 pub(crate) fn sparing(
     mut files: Vec<ManagedFile>,

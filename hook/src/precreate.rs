@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
-use understudy_control::{Refusal, annotation};
+use understudy_control::{ManagedFile, Refusal, annotation};
 
 use crate::installation::Installation;
 use crate::managed;
@@ -111,8 +111,7 @@ fn permitted(
     let relaxed = Relaxed::asked(asked.get(annotation::WORKSPACE).map(String::as_str))?;
     let mut request = prepare::request(config, origin, asked);
     let files = managed::files()?;
-    // Kept for a re-attach, which cannot look it up; nobody asks on a machine without rules.
-    let image = if files.is_empty() { None } else { Some(storage.described(config)?) };
+    let image = described(&files, &storage, config)?;
     request.managed = managed::sparing(files, image.as_ref())?;
     request.joins = joined.as_ref().and_then(|joined| joined.with.clone());
     let prepared = prepare::ask(installation, request.clone())?;
@@ -127,6 +126,17 @@ fn permitted(
         image: image.as_ref(),
     };
     change::apply(config, installation, request, &work).map_err(|error| failed(&error))
+}
+
+/// What the image is called: kept for a re-attach, which cannot look it up and may find rules that there are not yet. Only
+/// where a rule is about images must it be found.
+fn described(
+    files: &[ManagedFile],
+    storage: &Storage,
+    config: &Config,
+) -> Result<Option<Described>, Refusal> {
+    let described = storage.described(config);
+    if managed::name_images(files)? { described.map(Some) } else { Ok(described.ok()) }
 }
 
 /// Id, refusal and whether AF_VSOCK passes, of a configuration that is understood.

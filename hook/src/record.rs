@@ -20,7 +20,8 @@ pub(crate) struct Record {
     /// Whether its network namespace is that of other containers, too.
     #[serde(default)]
     pub(crate) shared: bool,
-    /// What its image was called when it started, for the machine's rules.
+    /// What its image was called when it started, for the machine's rules. None if that could not be told, or an older
+    /// hook wrote this.
     #[serde(default)]
     pub(crate) image: Option<Described>,
     /// The process's environment as precreate wrote it, a `fingerprint` for each entry, for createRuntime to compare;

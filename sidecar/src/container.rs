@@ -32,8 +32,8 @@ pub struct Container {
     /// Bodies that are held whole in memory.
     pub held_bodies: Arc<Semaphore>,
     pub upstreams: Kept,
-    /// What it has used of its limits, since the sidecar took it over.
-    pub meter: Meter,
+    /// What it has used of its limits, since the sidecar took it over first.
+    pub meter: Arc<Meter>,
     /// Sessions that can be cancelled.
     pub postgres: Sessions,
     revoked: watch::Sender<bool>,
@@ -65,7 +65,7 @@ impl Container {
         names: SyntheticNames,
         notes: Vec<String>,
     ) -> Self {
-        let meter = Meter::new(rights.policy.limits());
+        let meter = Arc::new(Meter::new(rights.policy.limits()));
         let (counters, rights) = (Counters::default(), ArcSwap::from_pointee(rights));
         let holdings = Holdings::default();
         let held_bodies = Arc::new(Semaphore::new(HELD_AT_ONCE));
@@ -88,6 +88,17 @@ impl Container {
             revoked,
             changes,
         }
+    }
+
+    /// It is the same container as one that ran before: what that one used of its limits is used.
+    #[must_use]
+    pub(crate) fn again(mut self, meter: Option<Arc<Meter>>) -> Self {
+        if let Some(meter) = meter {
+            meter.limit(self.rights().policy.limits());
+            meter.resume();
+            self.meter = meter;
+        }
+        self
     }
 
     /// What people call it: its name, or the first 12 digits of its id.
@@ -172,6 +183,7 @@ impl Container {
     /// Ends its listeners, connections and grants for good.
     pub fn revoke(&self) {
         self.revoked.send_replace(true);
+        self.meter.stop();
         self.holdings.forget();
         self.end_upstreams(None);
     }

@@ -36,18 +36,16 @@ pub async fn permit(
     request: &Request<'_>,
     admitted: Option<&str>,
 ) -> Result<Permit, Denial> {
-    let permit = match admitted {
-        Some(ONCE) => return decide(&with(&container.rights().policy, request, ONCE), request),
-        Some(_) => {
-            // Reading its body took as long as the container liked.
-            ended(container).map_or(Ok(()), Err)?;
-            return listed_or_asked(questions, container, request).await;
-        }
-        None => {
-            within_limits(container)?;
-            listed_or_asked(questions, container, request).await?
-        }
-    };
+    if let Some(rule) = admitted {
+        // Reading its body took as long as the container liked.
+        ended(container).map_or(Ok(()), Err)?;
+        return match rule {
+            ONCE => decide(&with(&container.rights().policy, request, ONCE), request),
+            _ => listed_or_asked(questions, container, request).await,
+        };
+    }
+    within_limits(container)?;
+    let permit = listed_or_asked(questions, container, request).await?;
     within_rate(container, &permit)?;
     Ok(permit)
 }

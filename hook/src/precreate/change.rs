@@ -28,7 +28,7 @@ pub(crate) struct Work<'a> {
     pub(crate) guards: &'a Guards,
     /// Whether its network namespace is that of other containers, too.
     pub(crate) shared: bool,
-    /// On a machine with rules of its own.
+    /// None if it cannot be told.
     pub(crate) image: Option<&'a Described>,
 }
 

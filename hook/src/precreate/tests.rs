@@ -4,13 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use understudy_control::{EnvironmentVariable, Placement, Prepare, Prepared, Refusal};
+use understudy_control::{EnvironmentVariable, ManagedFile, Placement, Prepare, Prepared, Refusal};
 
 use super::config::Config;
 use super::guard::{self, Surroundings};
 use super::joined::Joined;
-use super::storage::Storage;
-use super::{decide, host, prepare, sidecar};
+use super::storage::{Described, Storage};
+use super::{decide, described, host, prepare, sidecar};
 use crate::installation::{Installation, write_whole};
 use crate::network::mode::Mode;
 
@@ -240,4 +240,32 @@ fn a_refusal_takes_an_older_record_away() {
     fs::create_dir_all(&old).unwrap();
     decide(&tree.installation(), tree.config());
     assert!(!old.exists());
+}
+
+fn image_under(tree: &Tree, rules: &[&str]) -> Result<Option<Described>, String> {
+    let files: Vec<_> = rules.iter().map(|text| ManagedFile::new("/m.toml", *text)).collect();
+    let config = tree.config();
+    let storage = Storage::locate(&config).unwrap();
+    described(&files, &storage, &config).map_err(|refusal| refusal.reason)
+}
+
+#[test]
+fn what_an_image_is_called_is_kept_also_on_a_machine_without_rules() {
+    let tree = Tree::new();
+    tree.describe_image(&["localhost/a:1"], json!({"agent": "yes"}));
+    let called = Described { names: vec!["localhost/a:1".into()], labels: vec!["agent=yes".into()] };
+    assert_eq!(image_under(&tree, &[]), Ok(Some(called)));
+}
+
+#[test]
+fn an_image_that_cannot_be_described_matters_to_rules_about_images_alone() {
+    // Its manifest names no configuration, and there is no `images.json`.
+    let tree = Tree::new();
+    let all = "deny = \"a.example\"\n[[require]]\npolicy = \"house\"\n";
+    let some = "[[require]]\npolicy = \"house\"\nlabels = \"agent=*\"\n";
+    assert_eq!(image_under(&tree, &[]), Ok(None));
+    assert_eq!(image_under(&tree, &[all]), Ok(None));
+    let refusal = image_under(&tree, &[all, some]).unwrap_err();
+    assert!(refusal.contains("images.json"), "{refusal}");
+    assert!(image_under(&tree, &["hots = 1"]).is_err());
 }

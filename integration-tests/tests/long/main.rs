@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails as tests do")]
 
 mod clients;
+mod postgres;
 mod transfers;
 
 use std::fs;

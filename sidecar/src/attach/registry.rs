@@ -10,12 +10,14 @@ mod watching;
 pub use decisions::Decided;
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use lru::LruCache;
 use understudy_control::annotation::PUBLISH;
 use understudy_control::{
     Attach, ContainerId, Lines, ManagedFile, Prepare, Prepared, Reattach, Refusal, SecretStatus, Status,
@@ -35,6 +37,7 @@ use crate::credentials::report::Holders;
 use crate::credentials::{Asked, Grants, Rights, Terms, Vault};
 use crate::dns::{SyntheticNames, SyntheticRange};
 use crate::operator::decisions::now;
+use crate::operator::meter::Meter;
 use crate::operator::{Decisions, Questions};
 use crate::publish::{Leased, Leases};
 
@@ -43,6 +46,9 @@ const PREPARED_FOR: Duration = Duration::from_secs(60);
 
 /// Containers at once; a hook beyond that is refused with a reason.
 const MAX_CONTAINERS: usize = 4096;
+
+/// Containers whose use of their limits is kept.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(2 * MAX_CONTAINERS).unwrap();
 
 pub type DecideTerms = Box<dyn Fn(&Prepare) -> Result<Terms, Refusal> + Send + Sync>;
 pub type DecideRights = Box<dyn Fn(&Asked) -> Rights + Send + Sync>;
@@ -102,6 +108,8 @@ pub struct Registry {
     /// Tells this run of the sidecar from others.
     run: u64,
     known: Mutex<HashMap<ContainerId, Known>>,
+    /// What containers used of their limits, also of those that are not there now: one that is started again goes on with it.
+    used: Mutex<LruCache<ContainerId, Arc<Meter>>>,
 }
 
 enum Known {
@@ -121,7 +129,8 @@ struct Attached {
 
 impl Registry {
     pub fn new(parts: RegistryParts) -> Self {
-        Self { parts, started: Instant::now(), run: now(), known: Mutex::default() }
+        let used = Mutex::new(LruCache::new(REMEMBERED));
+        Self { parts, started: Instant::now(), run: now(), known: Mutex::default(), used }
     }
 
     pub fn prepare(&self, prepare: Prepare) -> Result<Prepared, Refusal> {
@@ -352,7 +361,12 @@ impl Registry {
         let names = SyntheticNames::new(self.parts.range);
         // Decided while `known` is held, as by `reconsider`: a reload since `Prepare` is never missed.
         let rights = (self.parts.decide_rights)(&terms.asked);
-        let container = Arc::new(Container::new(id, name.clone(), terms.harness, rights, names, terms.notes));
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = used.get(&id).cloned();
+        let container = Container::new(id, name.clone(), terms.harness, rights, names, terms.notes);
+        let container = Arc::new(container.again(before));
+        used.put(container.id.clone(), Arc::clone(&container.meter));
+        drop(used);
         self.serve(&container, &terms.asked, sockets).inspect_err(|_| container.revoke())?;
         Ok(Attached { container, asked: Box::new(terms.asked), own: None, name })
     }

@@ -1,6 +1,7 @@
 //! What a container has used of `max-requests`, `max-bytes` and `max-runtime`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use understudy_policies::Limits;
@@ -20,7 +21,22 @@ pub struct Meter {
     bytes: AtomicU64,
     /// `max-bytes`, so that a chunk costs no look at policies.
     most_bytes: AtomicU64,
-    since: Instant,
+    ran: Mutex<Ran>,
+}
+
+/// How long it ran.
+#[derive(Debug, Default)]
+struct Ran {
+    /// Until it was stopped last.
+    before: Duration,
+    /// None: it does not run.
+    since: Option<Instant>,
+}
+
+impl Ran {
+    fn elapsed(&self) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
 }
 
 /// What [`Meter::pass`] found.
@@ -39,10 +55,25 @@ impl Meter {
             requests: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             most_bytes: AtomicU64::new(u64::MAX),
-            since: Instant::now(),
+            ran: Mutex::new(Ran { since: Some(Instant::now()), ..Ran::default() }),
         };
         meter.limit(limits);
         meter
+    }
+
+    /// The container does not run for now: a program inside of it that ends gets no limit anew when it is started again.
+    pub(crate) fn stop(&self) {
+        let mut ran = self.ran();
+        *ran = Ran { before: ran.elapsed(), since: None };
+    }
+
+    /// It runs again.
+    pub(crate) fn resume(&self) {
+        self.ran().since.get_or_insert_with(Instant::now);
+    }
+
+    fn ran(&self) -> MutexGuard<'_, Ran> {
+        self.ran.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What holds from now on.
@@ -99,11 +130,12 @@ impl Meter {
 
     /// When `max-runtime` is over. None: never.
     pub(crate) fn deadline(&self, limits: Limits) -> Option<Instant> {
-        self.since.checked_add(limits.runtime?)
+        let ran = self.ran();
+        ran.since?.checked_add(limits.runtime?.saturating_sub(ran.before))
     }
 
     fn used_up(&self, limits: Limits, are_too_many: impl Fn(u64, u64) -> bool) -> Option<String> {
-        let (bytes, runtime) = (self.bytes(), self.since.elapsed());
+        let (bytes, runtime) = (self.bytes(), self.ran().elapsed());
         if limits.bytes.is_some_and(|most| are_too_many(bytes, most)) {
             return Some(format!("it has moved {bytes} bytes, and `max-bytes` allows no more"));
         }
@@ -132,8 +164,8 @@ mod tests {
 
     #[test]
     fn each_limit_is_reached_at_its_number_and_not_before() {
-        let mut meter = Meter::new(Limits::default());
-        meter.since = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
+        let meter = Meter::new(Limits::default());
+        meter.ran().before = Duration::from_secs(100);
         (0..5).for_each(|_| meter.request(Limits::default()).unwrap());
         meter.pass(1000);
         let runtime = |most| Limits { runtime: Some(Duration::from_secs(most)), ..Limits::default() };
@@ -155,6 +187,24 @@ mod tests {
             assert!(reached.is_none_or(|reached| said.unwrap().contains(reached)), "{limits:?}");
             assert_eq!(meter.over(limits).is_some(), over, "{limits:?}");
         }
+    }
+
+    #[test]
+    fn time_counts_while_it_runs_and_goes_on_when_it_runs_again() {
+        let (meter, runtime) = (Meter::new(Limits::default()), Duration::from_secs(100));
+        let limits = Limits { runtime: Some(runtime), ..Limits::default() };
+        meter.ran().before = Duration::from_secs(60);
+        meter.stop();
+        let ran = meter.ran().elapsed();
+        assert!(ran >= Duration::from_secs(60) && meter.deadline(limits).is_none());
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(meter.ran().elapsed(), ran);
+        meter.resume();
+        assert!(meter.deadline(limits).unwrap() <= Instant::now() + Duration::from_secs(40));
+        meter.resume();
+        meter.stop();
+        meter.stop();
+        assert!(meter.ran().elapsed() < Duration::from_secs(70));
     }
 
     #[test]

@@ -199,3 +199,16 @@ async fn a_request_that_is_judged_again_is_neither_asked_about_nor_counted_again
     let denied = container("c", Mode::Ask, "[[deny]]\nhost = \"x.example\"");
     assert!(permit(&questions, &denied, &request, Some(ONCE)).await.is_err());
 }
+
+#[tokio::test]
+async fn a_limit_that_was_passed_meanwhile_ends_a_request_whatever_let_it_in() {
+    for (rules, rule) in [("", ONCE), ("[[allow]]\nhost = \"x.example\"", "p.toml:2")] {
+        let (questions, name) = (questions(), host("x.example"));
+        let container = container("a", Mode::Ask, &format!("max-bytes = 10\n{rules}"));
+        let request = Request::new(&name, 443, "GET", "/");
+        assert!(permit(&questions, &container, &request, Some(rule)).await.is_ok());
+        assert!(pass(&container, 11).is_err());
+        let denial = permit(&questions, &container, &request, Some(rule)).await.unwrap_err();
+        assert_eq!(denial.reason, Reason::LimitReached);
+    }
+}

@@ -23,7 +23,7 @@ use crate::credentials::{
     CredentialDenial, Fields, Grants, RequestHead, Signing, Swaps, Vault, examine, examine_body, fields,
     mutations, no_override, overriding,
 };
-use crate::decide::Permit;
+use crate::decide::{Denial, Permit};
 use crate::dns::Upstream;
 use crate::operator;
 use crate::reason::Reason;
@@ -62,10 +62,7 @@ impl Engine {
         let asked = Request::new(&target.host, target.port, method.as_str(), target.path.as_str());
         let permit = operator::permit(&self.questions, container, &asked, exchange.admitted.as_deref())
             .await
-            .map_err(|denial| {
-                exchange.entry(|entry| entry.rule = denial.rule);
-                Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
-            })?;
+            .map_err(|denial| refused(exchange, denial))?;
         exchange.admitted = Some(permit.rule().to_owned());
         if permit.given().max_body.is_some_and(|most| length(headers).is_some_and(|length| length > most)) {
             return Err(too_large(exchange, &permit));
@@ -221,6 +218,12 @@ impl Engine {
             Err(denial) => Ok(Err(told(exchange, &vault, &host, denial))),
         }
     }
+}
+
+/// As policy said it.
+pub(super) fn refused(exchange: &mut Exchange, denial: Denial) -> Page {
+    exchange.entry(|entry| entry.rule = denial.rule);
+    Page { policy: denial.policy, remedy: said(denial.remedy), ..exchange.refuse(denial.reason) }
 }
 
 /// An assertion for a token, if the request is one.

@@ -12,13 +12,17 @@ use pingora_proxy::Session;
 
 use super::engine::Engine;
 use super::held_body;
+use super::judge::refused;
 use super::page::Page;
 use super::record::Exchange;
 use super::request::{Head, Target, target, written};
 use crate::accounts::broker::{self, Asked, Grant, Reply};
 use crate::accounts::{Account, Keeper, Millis};
 use crate::audit::Decision;
+use crate::container::Container;
 use crate::credentials::{Vault, assertions};
+use crate::decide::Denial;
+use crate::operator::{pass, within_limits};
 use crate::reason::Reason;
 
 impl Engine {
@@ -66,6 +70,15 @@ impl Engine {
         {
             exchange.body = Some(body);
             return Ok(Ok(false));
+        }
+        let answered = match &asked {
+            Asked::Renew(_) => true,
+            Asked::Login(_) => keeper.arming().concerns(&container.id),
+            _ => false,
+        };
+        // What is answered here is not judged, and counts like any other request.
+        if answered && let Err(denial) = counted(&container, body.len()) {
+            return Ok(Err(refused(exchange, denial)));
         }
         if let Asked::Renew(name) = &asked {
             let reply = renewed(keeper, &self.vault.current(), name, || self.vault.current()).await;
@@ -176,6 +189,12 @@ fn refusal(asked: &Asked, container: &str) -> (Reason, Reply) {
         }
         Asked::Other(None) | Asked::Renew(_) => (Reason::CredentialMinting, broker::refused(&login)),
     }
+}
+
+/// A request of that many bytes that is answered here.
+fn counted(container: &Container, bytes: usize) -> std::result::Result<(), Denial> {
+    within_limits(container)?;
+    pass(container, bytes as u64)
 }
 
 async fn answer(session: &mut Session, reply: &Reply, reason: Option<Reason>) -> Result<()> {

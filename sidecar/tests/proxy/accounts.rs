@@ -179,6 +179,21 @@ async fn a_container_that_asks_for_tokens_is_told_stand_ins_and_the_true_lifetim
 }
 
 #[tokio::test]
+async fn requests_for_tokens_count_for_limits() {
+    let world = world(Scheme::Claude, LONG).await;
+    crate::limits::limit(&world, "max-requests = 1", "");
+    let mut client = Client::new(&world, H1).await;
+    let body = refresh(&stand_ins(&world).refresh);
+    let (head, _) = ask(&mut client, "application/json", body.clone()).await;
+    assert_eq!((head.status.as_u16(), world.container.meter.bytes()), (200, body.len() as u64));
+    let (head, _) = ask(&mut client, "application/json", body).await;
+    assert_eq!(
+        (head.status.as_u16(), &head.headers["x-understudy-reason"]),
+        (403, &"limit-reached".parse().unwrap())
+    );
+}
+
+#[tokio::test]
 async fn tokens_that_are_nearly_over_are_renewed_before_they_are_told() {
     let world = world(Scheme::Claude, LONG).await;
     world.change(|record| record.expires = Some(Millis::now()));

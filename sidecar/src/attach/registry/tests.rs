@@ -261,6 +261,28 @@ fn a_container_gets_a_login_that_it_made_once_the_operator_confirmed_it() {
 }
 
 #[test]
+fn a_container_that_is_started_again_goes_on_with_what_it_used_and_another_begins_anew() {
+    let stand = stand();
+    let meter = |name: &str| {
+        let known = stand.registry.known();
+        let mut all = known.values().filter_map(Known::container);
+        Arc::clone(&all.find(|container| container.label() == name).unwrap().meter)
+    };
+    stand.registry.prepare(prepare("a", "agent")).unwrap();
+    attach(&stand.registry, "a").unwrap();
+    meter("agent").pass(100);
+    stand.registry.detach(&"a".repeat(64).parse().unwrap());
+    for (id, name, used) in [("a", "agent", 100), ("b", "other", 0)] {
+        stand.registry.prepare(prepare(id, name)).unwrap();
+        attach(&stand.registry, id).unwrap();
+        assert_eq!(meter(name).bytes(), used);
+    }
+    let (attach, descriptors) = sockets("a");
+    stand.registry.reattach(Reattach { prepare: prepare("a", "agent"), attach }, descriptors).unwrap();
+    assert_eq!(meter("agent").bytes(), 100);
+}
+
+#[test]
 fn who_holds_a_stand_in_is_told_and_whether_it_is_still_worth_something() {
     let stand = stand();
     for (id, name) in [("a", "one"), ("b", "two"), ("c", "three")] {
