@@ -83,10 +83,7 @@ pub fn withdraw(arguments: &WithdrawArguments, call: Call<'_>) -> Result<ExitCod
     match call(request)? {
         Reply::Decided(decision) => arguments.output.print(&decision, taken_back)?,
         Reply::Withdrawn(decisions) => {
-            arguments.output.print(&decisions, |decisions| match &decisions[..] {
-                [] => "nothing is decided for a container that is gone\n".to_owned(),
-                gone => gone.iter().map(taken_back).collect(),
-            })?
+            arguments.output.print(&decisions, |decisions| all_taken_back(decisions))?;
         }
         _ => bail!("the sidecar answered another question"),
     }
@@ -116,6 +113,13 @@ fn wanted(arguments: &DecideArguments, effect: Effect) -> Decide {
 
 fn line(decision: &DecisionStatus) -> String {
     decided(decision) + "\n"
+}
+
+fn all_taken_back(decisions: &[DecisionStatus]) -> String {
+    if decisions.is_empty() {
+        return "nothing is decided for a container that is gone\n".to_owned();
+    }
+    decisions.iter().map(taken_back).collect()
 }
 
 fn taken_back(decision: &DecisionStatus) -> String {
