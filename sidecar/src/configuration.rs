@@ -81,11 +81,12 @@ impl Configuration {
         }
     }
 
-    /// What a running container may do: nothing, where it goes beyond a ceiling now. `decided` are the operator's rules
-    /// for it.
+    /// What a running container may do: nothing, where a policy or harness of it is gone, or it goes beyond a ceiling now;
+    /// every refusal says which. `decided` are the operator's rules for it.
     pub fn rights(&self, asked: &Asked, decided: Vec<Rule>) -> Rights {
-        let rights = rights(asked, &self.harnesses, &self.policies, &self.vault);
-        let rights = ceiling::limit(rights, &asked.harness, &asked.prepare, &self.ceiling)
+        let rights = rights(asked, &self.harnesses, &self.policies, &self.vault)
+            // Not of one that has nothing any more: it would say that what is required is missing.
+            .and_then(|rights| ceiling::limit(rights, &asked.harness, &asked.prepare, &self.ceiling))
             .unwrap_or_else(|refusal| Rights::none(asked, refusal.reason));
         ceiling::with_decided(rights, decided, &asked.prepare.managed, &self.ceiling)
     }

@@ -503,6 +503,34 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_that_is_gone_is_what_refusals_say_also_where_it_is_required() {
+        use understudy_policies::Verdict;
+
+        let place = Place::new();
+        place.declare();
+        place.write("value", "sk-0123456789abcdefghij");
+        let file = place.directories.policies().join("web.toml");
+        fs::create_dir_all(place.directories.policies()).unwrap();
+        fs::write(&file, "[[allow]]\nhost = \"a.example\"\n").unwrap();
+        place.write("ceiling.toml", "[[require]]\npolicy = \"web\"\n[[require]]\nsecret = \"a\"\n");
+        let live = place.load().unwrap();
+        let mut prepare = prepare();
+        prepare.annotations.remove(annotation::ALLOW);
+        prepare.annotations.insert(annotation::POLICY.to_owned(), "web".to_owned());
+        let asked = crate::credentials::Asked::new(&prepare, "claude-code", ["a"].into_iter().collect());
+        let now = || {
+            let rights = live.current().rights(&asked, Vec::new());
+            assert_eq!(rights.policy.policies()[0].name(), "web");
+            rights.policy.decide(&"a.example".parse().unwrap(), 443)
+        };
+        assert!(matches!(now(), Verdict::Allowed { .. }), "{:?}", now());
+        fs::remove_file(&file).unwrap();
+        live.reload(false);
+        let Verdict::Failed { policy, error } = now() else { panic!("it is not gone: {:?}", now()) };
+        assert!(policy == "web" && error.contains("there is no policy `web`"), "{error}");
+    }
+
+    #[test]
     fn a_record_that_cannot_be_written_is_told_until_it_can() {
         let place = Place::new();
         let live = place.load().unwrap();
