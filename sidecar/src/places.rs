@@ -2,16 +2,17 @@
 //! and so has root; a user's own are in that user's home. So commands need no path on either side.
 
 use std::env;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// The place of the control socket: `$XDG_RUNTIME_DIR/understudy/control` of a user that has it.
 pub fn control() -> PathBuf {
-    chosen(users("XDG_RUNTIME_DIR", None, "understudy/control"), "/run/understudy/control")
+    chosen(users("XDG_RUNTIME_DIR", None, "understudy/control"), me(), "/run/understudy/control")
 }
 
 /// The place of the configuration: `~/.config/understudy` (XDG base directory specification) of a user that has it.
 pub fn configuration() -> PathBuf {
-    chosen(users("XDG_CONFIG_HOME", Some(".config"), "understudy"), "/etc/understudy")
+    chosen(users("XDG_CONFIG_HOME", Some(".config"), "understudy"), me(), "/etc/understudy")
 }
 
 /// None for root, whose installation is the system's.
@@ -24,8 +25,17 @@ fn users(variable: &str, in_home: Option<&str>, below: &str) -> Option<PathBuf> 
     Some(base.join(below))
 }
 
-fn chosen(users: Option<PathBuf>, systems: &str) -> PathBuf {
-    users.filter(|path| path.is_dir()).unwrap_or_else(|| Path::new(systems).to_owned())
+fn me() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// What another user made in a home that others may write to is nobody's configuration.
+fn chosen(users: Option<PathBuf>, me: u32, systems: &str) -> PathBuf {
+    let own = |path: &PathBuf| {
+        let found = path.metadata();
+        found.is_ok_and(|found| found.is_dir() && found.uid() == me)
+    };
+    users.filter(own).unwrap_or_else(|| Path::new(systems).to_owned())
 }
 
 #[cfg(test)]
@@ -36,9 +46,11 @@ mod tests {
     fn a_users_own_directory_is_taken_if_it_is_there() {
         let home = tempfile::tempdir().unwrap();
         let own = home.path().join("understudy");
-        assert_eq!(chosen(Some(own.clone()), "/etc/understudy"), Path::new("/etc/understudy"));
+        let (systems, chosen) = (Path::new("/s"), |users, me| chosen(users, me, "/s"));
+        assert_eq!(chosen(Some(own.clone()), me()), systems);
         std::fs::create_dir(&own).unwrap();
-        assert_eq!(chosen(Some(own.clone()), "/etc/understudy"), own);
-        assert_eq!(chosen(None, "/etc/understudy"), Path::new("/etc/understudy"));
+        assert_eq!(chosen(Some(own.clone()), me()), own);
+        assert_eq!(chosen(Some(own), me() + 1), systems);
+        assert_eq!(chosen(None, me()), systems);
     }
 }
