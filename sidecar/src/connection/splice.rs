@@ -9,12 +9,13 @@ use tokio::time::timeout;
 use understudy_policies::{HostName, PolicySet, Request, Verdict};
 
 use super::line::{Fault, Line};
+use super::postgres;
 use super::raw;
 use super::refusal;
 use super::relay::{Broken, Passed, relay, write};
 use crate::container::Container;
 use crate::decide::{Permit, decide, decide_raw, decide_splice};
-use crate::dns::{DialError, Upstream};
+use crate::dns::{DialError, Origin, Upstream};
 use crate::operator;
 use crate::proxy::Gateway;
 use crate::reason::Reason;
@@ -37,7 +38,9 @@ pub(super) fn permit(gateway: &Gateway, container: &Container, name: &HostName, 
     let permit = decide_splice(&container.rights().policy, name, port)?;
     let vault = gateway.vault().current();
     let is_of_secrets = vault.bound_to(name).next().is_some() || vault.has_token_endpoint(name);
-    (!is_of_secrets).then_some(permit)
+    // TLS up to a server of PostgreSQL would carry a login of the container's own, to any database.
+    let is_of_sessions = postgres::server(&vault, container, &Origin::Name(name.clone()), port).is_some();
+    (!is_of_secrets && !is_of_sessions).then_some(permit)
 }
 
 /// Which rule lets a connection through.

@@ -387,6 +387,18 @@ async fn tls_is_spoken_for_the_hosts_name_alone_and_logins_can_be_bound_to_it() 
 }
 
 #[tokio::test]
+async fn tls_for_something_else_is_not_passed_through_to_the_server() {
+    let bed = Bed::new().await;
+    let text = format!("{RULES}\n[[allow]]\nhost = \"api.example.com\"\nport = 5432\nsplice = true\n");
+    let policy = Arc::new(PolicySet::combine(vec![Arc::new(Policy::parse("t", "t.toml", &text).unwrap())]));
+    let rights = bed.world.container.rights();
+    bed.world.container.set_rights(Rights { policy, ..(*rights).clone() });
+    // The certificate is the container's authority's, not the server's.
+    bed.tls(false, b"http/1.1").await;
+    assert!(bed.seen.lock().unwrap().openings.is_empty());
+}
+
+#[tokio::test]
 async fn who_does_not_know_the_stand_in_is_told_so_and_reaches_nobody() {
     for (user, database, password, sqlstate, reason, said) in [
         ("app", "app", "x", "28P01", "foreign-credential", "a password for app that is not the stand-in"),
