@@ -123,6 +123,7 @@ fn status(containers: &[(&ContainerId, &str)]) -> Reply {
         containers,
         problems: Vec::new(),
         decisions: Vec::new(),
+        gone: Vec::new(),
         questions: Vec::new(),
     })
 }

@@ -14,8 +14,8 @@ const RAW: &str = "`tcp`: nobody sees what is inside, and no secret is swapped i
 const PRIVATE: &str =
     "`private` below a wildcard: whoever has a name there chooses which of your addresses it is";
 
-/// Comparisons of one file's rules.
-const MOST: usize = 4_000_000;
+/// Comparisons of rules and what is in them, for those who wait for an answer: well below a second.
+pub(crate) const MOST: usize = 4_000_000;
 
 const MANY: &str = "so many rules are about the same hosts that from here on nobody looked whether they add anything to each other";
 
@@ -43,7 +43,7 @@ pub(crate) fn lint(rules: &[Rule]) -> Vec<String> {
     found.extend(told(|rule| rule.tcp, RAW));
     found.extend(told(is_widely_private, PRIVATE));
     let placed: Vec<Placed<'_>> = rules.iter().enumerate().map(|(at, rule)| ((0, at), rule)).collect();
-    let looked = vain::look(&placed);
+    let looked = vain::look(&placed, MOST);
     found.extend(looked.vain.iter().map(|vain| (vain.allow.1, in_vain(vain))));
     found.extend(looked.left.map(|(_, rule)| (rule, UNSEEN.to_owned())));
     found.extend(superfluous(&placed));
@@ -52,8 +52,8 @@ pub(crate) fn lint(rules: &[Rule]) -> Vec<String> {
 }
 
 /// Allowances that are denied by rules of other files or policies: what [`lint`] does not see.
-pub(crate) fn across(rules: &[Placed<'_>], is_told: impl Fn(&Vain<'_>) -> bool) -> Vec<String> {
-    let looked = vain::look(rules);
+pub(crate) fn across(rules: &[Placed<'_>], most: usize, is_told: impl Fn(&Vain<'_>) -> bool) -> Vec<String> {
+    let looked = vain::look(rules, most);
     let vain = looked.vain.iter().filter(|vain| !is_told(vain));
     let found = vain.map(|vain| at(vain.allow.1, &in_vain(vain)));
     found.chain(looked.left.map(|(_, rule)| at(rule, UNSEEN))).collect()

@@ -113,7 +113,7 @@ impl Policy {
             // Each file's own warnings tell of what is in one.
             let file = |rule: &Rule| rule.place.rsplit_once(':').map(|(file, _)| file.to_owned());
             let is_told = |vain: &Vain<'_>| vain.by.iter().all(|(_, by)| file(by) == file(vain.allow.1));
-            self.warnings.extend(lint::across(&placed, is_told));
+            self.warnings.extend(lint::across(&placed, lint::MOST, is_told));
         }
         self.extends.clear();
         self

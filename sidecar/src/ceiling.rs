@@ -19,6 +19,9 @@ use crate::operator::Mode;
 /// Lines about rules that others leave nothing of; `explain` and `check` tell all.
 const MOST_NOTES: usize = 5;
 
+/// Comparisons to find those lines while a container waits for its start: some milliseconds.
+const MOST_COMPARED: usize = 100_000;
+
 /// What a container has that does not carry an annotation.
 const DEFAULTS: [(&str, &str); 4] = [
     (annotation::NETWORK, annotation::SEALED),
@@ -46,7 +49,7 @@ pub fn load(path: &Path) -> Result<Ceiling> {
     }
 }
 
-/// What the user's own ceiling makes of the policies that are files, one line each.
+/// What the user's own ceiling makes of the policies that are files, one line each. Of large ones it can take long.
 pub fn warnings(policies: &Policies, own: &Ceiling) -> Vec<String> {
     let files = policies.names().filter(|name| !builtin::is_reserved(name));
     files.filter_map(|name| policies.policy(name)).flat_map(|policy| warnings_of(&policy, own)).collect()
@@ -60,8 +63,11 @@ pub fn warnings_of(policy: &Arc<Policy>, own: &Ceiling) -> Vec<String> {
             beyond.place
         )
     });
-    let together = [Some(Arc::clone(policy)), own.denials().map(Arc::new)].into_iter().flatten().collect();
-    beyond.into_iter().chain(PolicySet::combine(together).warnings()).collect()
+    // Without denials of its own it leaves what the policy's own warnings say.
+    let denied = own
+        .denials()
+        .map(|denials| PolicySet::combine(vec![Arc::clone(policy), Arc::new(denials)]).warnings());
+    beyond.into_iter().chain(denied.into_iter().flatten()).collect()
 }
 
 /// The same terms, with the hosts that a ceiling denies taken out of their policy.
@@ -73,7 +79,7 @@ pub fn apply(terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Re
     let rights = Rights { policy, grants, mode: terms.mode, ..Rights::default() };
     let Rights { policy, grants, mode, .. } = limit(rights, &terms.harness, prepare, own)?;
     let mut notes = terms.notes;
-    notes.extend(policy.warnings().into_iter().take(MOST_NOTES));
+    notes.extend(policy.warnings_within(MOST_COMPARED).into_iter().take(MOST_NOTES));
     notes.extend(open(&policy).map(|name| format!("policy `{name}` allows every public host")));
     if mode == Mode::Log {
         notes.push("mode `log`: every public host is allowed, and recorded".to_owned());
@@ -537,6 +543,28 @@ mod tests {
         assert!(notes[0].starts_with(
             "web.toml:2:8: this rule about `*.up.example` can never match: the [[deny]] rule at deny.toml:2"
         ));
+    }
+
+    #[test]
+    fn a_start_does_not_wait_for_a_look_at_a_very_large_policy() {
+        let rule = |effect: &str, at: usize| {
+            format!("[[{effect}]]\nhost = \"a.example\"\npaths = \"/{effect}/{at}\"\n")
+        };
+        let of = |effect: &str, count: usize| (0..count).map(|at| rule(effect, at)).collect::<String>();
+        let set = |count: usize| {
+            let parse = |name, text: String| Arc::new(Policy::parse(name, name, &text).unwrap());
+            Arc::new(PolicySet::combine(vec![
+                parse("web", of("allow", count)),
+                parse("deny", of("deny", count)),
+            ]))
+        };
+        let notes = |policy: Arc<PolicySet>| {
+            let terms = Terms { policy, ..started(&[], "").unwrap() };
+            apply(terms, &prepare(&[]), &Ceiling::default()).unwrap().notes
+        };
+        assert!(set(300).warnings().is_empty() && notes(set(100)).is_empty());
+        let notes = notes(set(300));
+        assert!(notes.len() == 1 && notes[0].contains("nobody looked"), "{notes:?}");
     }
 
     #[test]

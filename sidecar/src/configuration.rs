@@ -31,6 +31,8 @@ pub struct Configuration {
     pub ceiling: Ceiling,
     pub catalogue: Arc<Catalogue>,
     pub vault: Arc<Vault>,
+    /// What `ceiling` makes of `policies`: told at every `status`, and too much work for each of them.
+    narrowed: Arc<[String]>,
     /// One line for each file that cannot be used any more, or not before the next start: what it said before is what
     /// is in here.
     stale: Vec<String>,
@@ -52,7 +54,7 @@ impl Configuration {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.vault.warnings(Day::today());
         warnings.extend(self.policies.warnings());
-        warnings.extend(ceiling::warnings(&self.policies, &self.ceiling));
+        warnings.extend(self.narrowed.iter().cloned());
         warnings
     }
 
@@ -81,11 +83,12 @@ impl Configuration {
         }
     }
 
-    /// What a running container may do: nothing, where it goes beyond a ceiling now. `decided` are the operator's rules
-    /// for it.
+    /// What a running container may do: nothing, where a policy or harness of it is gone, or it goes beyond a ceiling now;
+    /// every refusal says which. `decided` are the operator's rules for it.
     pub fn rights(&self, asked: &Asked, decided: Vec<Rule>) -> Rights {
-        let rights = rights(asked, &self.harnesses, &self.policies, &self.vault);
-        let rights = ceiling::limit(rights, &asked.harness, &asked.prepare, &self.ceiling)
+        let rights = rights(asked, &self.harnesses, &self.policies, &self.vault)
+            // Not of one that has nothing any more: it would say that what is required is missing.
+            .and_then(|rights| ceiling::limit(rights, &asked.harness, &asked.prepare, &self.ceiling))
             .unwrap_or_else(|refusal| Rights::none(asked, refusal.reason));
         ceiling::with_decided(rights, decided, &asked.prepare.managed, &self.ceiling)
     }

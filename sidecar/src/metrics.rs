@@ -113,6 +113,7 @@ mod tests {
             containers: Vec::new(),
             problems: vec!["a".to_owned()],
             decisions: Vec::new(),
+            gone: Vec::new(),
             questions: Vec::new(),
         };
         let text = metrics.text(&status, 3);
@@ -150,6 +151,7 @@ mod tests {
             containers: Vec::new(),
             problems: Vec::new(),
             decisions: Vec::new(),
+            gone: Vec::new(),
             questions: Vec::new(),
         };
         // A count with labels is told from the first line on.

@@ -33,7 +33,12 @@ pub struct DecideArguments {
 #[derive(Debug, clap::Args)]
 pub struct WithdrawArguments {
     /// As `status` lists it
-    number: u64,
+    #[arg(required_unless_present = "gone")]
+    number: Option<u64>,
+    /// All that are for a container that the sidecar does not know now, which `status` marks: it was removed, or is stopped
+    /// and may start again, then without them. Never those for every container, or that were made with --always
+    #[arg(long, conflicts_with = "number")]
+    gone: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -74,10 +79,14 @@ pub fn decide(arguments: &DecideArguments, effect: Effect, call: Call<'_>) -> Re
 }
 
 pub fn withdraw(arguments: &WithdrawArguments, call: Call<'_>) -> Result<ExitCode> {
-    let Reply::Decided(decision) = call(Request::Withdraw { number: arguments.number })? else {
-        bail!("the sidecar answered another question");
-    };
-    arguments.output.print(&decision, |decision| format!("taken back: {}", line(decision)))?;
+    let request = arguments.number.map_or(Request::WithdrawGone, |number| Request::Withdraw { number });
+    match call(request)? {
+        Reply::Decided(decision) => arguments.output.print(&decision, taken_back)?,
+        Reply::Withdrawn(decisions) => {
+            arguments.output.print(&decisions, |decisions| all_taken_back(decisions))?;
+        }
+        _ => bail!("the sidecar answered another question"),
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -104,6 +113,17 @@ fn wanted(arguments: &DecideArguments, effect: Effect) -> Decide {
 
 fn line(decision: &DecisionStatus) -> String {
     decided(decision) + "\n"
+}
+
+fn all_taken_back(decisions: &[DecisionStatus]) -> String {
+    if decisions.is_empty() {
+        return "nothing is decided for a container that is gone\n".to_owned();
+    }
+    decisions.iter().map(taken_back).collect()
+}
+
+fn taken_back(decision: &DecisionStatus) -> String {
+    format!("taken back: {}", line(decision))
 }
 
 fn answered(Answered { answered }: &Answered) -> String {

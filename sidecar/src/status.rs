@@ -58,7 +58,9 @@ pub fn table(status: &Status) -> String {
         );
     }
     for decision in &status.decisions {
-        let _ = writeln!(text, "decision: {}", decided(decision));
+        let gone = status.gone.contains(&decision.number);
+        let mark = if gone { " (not known now; see `withdraw --gone`)" } else { "" };
+        let _ = writeln!(text, "decision: {}{mark}", decided(decision));
     }
     for problem in &status.problems {
         let _ = writeln!(text, "problem: {problem}");
@@ -104,19 +106,24 @@ mod tests {
             terminated: 0,
             notes: vec!["SSL_CERT_FILE was set".to_owned()],
         };
+        let decision = DecisionStatus {
+            number: 3,
+            effect: Effect::Deny,
+            host: "*.a.example".to_owned(),
+            port: None,
+            container: None,
+            until: None,
+        };
         let status = Status {
             version: "1".to_owned(),
             uptime: 5,
             containers: vec![container],
             problems: vec!["web.toml:3: unknown key".to_owned()],
-            decisions: vec![DecisionStatus {
-                number: 3,
-                effect: Effect::Deny,
-                host: "*.a.example".to_owned(),
-                port: None,
-                container: None,
-                until: None,
-            }],
+            decisions: vec![
+                decision.clone(),
+                DecisionStatus { number: 4, container: Some("cd".repeat(32).parse().unwrap()), ..decision },
+            ],
+            gone: vec![4],
             questions: vec![QuestionStatus {
                 container: "agent".to_owned(),
                 container_id: "ab".repeat(32).parse().unwrap(),
@@ -136,6 +143,7 @@ mod tests {
                 "note: agent: SSL_CERT_FILE was set\n\
                  question: agent: may it reach b.example:80,443? (2 waiting, 40 s left)\n\
                  decision: 3: deny *.a.example in every container until it is taken back\n\
+                 decision: 4: deny *.a.example in cdcdcdcdcdcd until it is taken back (not known now; see `withdraw --gone`)\n\
                  problem: web.toml:3: unknown key\n"
             ),
             "{text}"

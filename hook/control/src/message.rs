@@ -78,6 +78,8 @@ pub enum Request {
     Decide(Decide),
     /// Takes a decision back. Answered by `Decided`.
     Withdraw { number: u64 },
+    /// Takes back what was decided for containers that are not known now, except for always. Answered by `Withdrawn`.
+    WithdrawGone,
     /// Lets a container's program log in. Answered by `Done`.
     ArmLogin(ArmLogin),
     /// What is armed. Answered by `Armed`.
@@ -101,6 +103,7 @@ pub enum Reply {
     Status(Status),
     Secrets(Vec<SecretStatus>),
     Decided(DecisionStatus),
+    Withdrawn(Vec<DecisionStatus>),
     Answered {
         /// At least 1.
         questions: u64,

@@ -16,6 +16,8 @@ pub struct Status {
     pub problems: Vec<String>,
     /// What the operator decided beside policies.
     pub decisions: Vec<DecisionStatus>,
+    /// Numbers of those that `WithdrawGone` takes back.
+    pub gone: Vec<u64>,
     /// What waits for the operator.
     pub questions: Vec<QuestionStatus>,
 }

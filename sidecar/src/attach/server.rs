@@ -89,6 +89,7 @@ fn handle(registry: &Registry, request: Request, descriptors: Vec<OwnedFd>) -> R
             registry.forget_login(&container).map(|()| Reply::Done)
         }
         Request::Withdraw { number } => registry.withdraw(number).map(Reply::Decided),
+        Request::WithdrawGone => registry.withdraw_gone().map(Reply::Withdrawn),
         // Answered by whoever has the channel.
         Request::Watch(wanted) => registry.watch(&wanted, || false).map(Reply::Watched),
         Request::AuditFile => registry.audit_file().map(Reply::AuditFile),

@@ -58,13 +58,16 @@ impl Live {
         };
         let vault = Arc::new(Vault::load(&directories.secrets_toml(), loading)?);
         let proxy = settings.upstream_proxy.as_ref().map(|proxy| proxy.read(&around));
+        let ceiling = ceiling::load(&directories.ceiling_toml())?;
+        let policies = Policies::load(Some(&directories.policies()));
         let configuration = Configuration {
             settings,
             upstream_proxy: proxy.transpose().map_err(anyhow::Error::msg)?,
             harnesses: Harnesses::load(Some(&directories.harnesses())),
-            policies: Policies::load(Some(&directories.policies())),
+            narrowed: ceiling::warnings(&policies, &ceiling).into(),
+            policies,
             instructions: Instructions::load(&directories.instructions()),
-            ceiling: ceiling::load(&directories.ceiling_toml())?,
+            ceiling,
             catalogue,
             vault: Arc::clone(&vault),
             stale: Vec::new(),
@@ -114,11 +117,13 @@ impl Live {
             stale.push(error);
         }
         let ceiling = self.ceiling(&before.ceiling, &mut stale);
+        let policies = Policies::load(Some(&self.directories.policies())).or_before(&before.policies);
         let configuration = Configuration {
             settings,
             upstream_proxy,
             harnesses: Harnesses::load(Some(&self.directories.harnesses())).or_before(&before.harnesses),
-            policies: Policies::load(Some(&self.directories.policies())).or_before(&before.policies),
+            narrowed: ceiling::warnings(&policies, &ceiling).into(),
+            policies,
             instructions: Instructions::load(&self.directories.instructions()),
             ceiling,
             catalogue,
@@ -500,6 +505,53 @@ mod tests {
             "{verdict:?}"
         );
         assert!(grants.is_empty());
+    }
+
+    #[test]
+    fn what_a_ceiling_makes_of_policies_is_found_out_by_each_reload_and_not_by_each_status() {
+        let place = Place::new();
+        fs::create_dir_all(place.directories.policies()).unwrap();
+        let file = place.directories.policies().join("web.toml");
+        fs::write(file, "[[allow]]\nhost = \"a.example\"\n").unwrap();
+        let live = place.load().unwrap();
+        assert!(live.current().warnings().is_empty(), "{:?}", live.current().warnings());
+        place.write("ceiling.toml", "hosts = \"b.example\"\n");
+        live.reload(false);
+        let told = live.current().warnings();
+        assert!(told.len() == 1 && told[0].contains("no container starts with it"), "{told:?}");
+        assert_eq!(place.load().unwrap().current().warnings(), told);
+        live.reload_accounts();
+        // Nobody looks again: else a ceiling that was not read would be seen.
+        let asked = Configuration { ceiling: Ceiling::default(), ..(*live.current()).clone() };
+        assert_eq!(asked.warnings(), told);
+    }
+
+    #[test]
+    fn a_policy_that_is_gone_is_what_refusals_say_also_where_it_is_required() {
+        use understudy_policies::Verdict;
+
+        let place = Place::new();
+        place.declare();
+        place.write("value", "sk-0123456789abcdefghij");
+        let file = place.directories.policies().join("web.toml");
+        fs::create_dir_all(place.directories.policies()).unwrap();
+        fs::write(&file, "[[allow]]\nhost = \"a.example\"\n").unwrap();
+        place.write("ceiling.toml", "[[require]]\npolicy = \"web\"\n[[require]]\nsecret = \"a\"\n");
+        let live = place.load().unwrap();
+        let mut prepare = prepare();
+        prepare.annotations.remove(annotation::ALLOW);
+        prepare.annotations.insert(annotation::POLICY.to_owned(), "web".to_owned());
+        let asked = crate::credentials::Asked::new(&prepare, "claude-code", ["a"].into_iter().collect());
+        let now = || {
+            let rights = live.current().rights(&asked, Vec::new());
+            assert_eq!(rights.policy.policies()[0].name(), "web");
+            rights.policy.decide(&"a.example".parse().unwrap(), 443)
+        };
+        assert!(matches!(now(), Verdict::Allowed { .. }), "{:?}", now());
+        fs::remove_file(&file).unwrap();
+        live.reload(false);
+        let Verdict::Failed { policy, error } = now() else { panic!("it is not gone: {:?}", now()) };
+        assert!(policy == "web" && error.contains("there is no policy `web`"), "{error}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use understudy_control::{Prepare, annotation};
+use understudy_control::{Prepare, Refusal, annotation};
 use understudy_harnesses::Harnesses;
 use understudy_policies::{Policies, Policy, PolicySet};
 
@@ -91,8 +91,16 @@ fn values(grants: &Grants, vault: &Vault) -> Vec<HeldValue> {
     granted.flat_map(Secret::held).collect()
 }
 
-/// Pure. A policy or harness that is gone allows nothing, and its name says why in every refusal.
-pub fn rights(asked: &Asked, harnesses: &Harnesses, policies: &Policies, vault: &Vault) -> Rights {
+/// Pure.
+///
+/// # Errors
+/// A policy or harness that is gone. Nothing is allowed then ([`Rights::none`]).
+pub fn rights(
+    asked: &Asked,
+    harnesses: &Harnesses,
+    policies: &Policies,
+    vault: &Vault,
+) -> Result<Rights, Refusal> {
     let image = asked.prepare.image.as_ref();
     let still = |name: &String| {
         vault.secret(name).is_some_and(|secret| {
@@ -101,15 +109,11 @@ pub fn rights(asked: &Asked, harnesses: &Harnesses, policies: &Policies, vault: 
         })
     };
     let grants: Grants = asked.granted.names().into_iter().filter(still).collect();
-    let policy = terms::named(harnesses, Some(&asked.harness)).and_then(|harnesses| {
-        let logins = harnesses.iter().map(|harness| (*harness, grants.login(harness, image, vault)));
-        let policy = terms::policy(logins, policies, &asked.prepare.annotations)?;
-        Ok((policy, Mode::of(asked.annotation(annotation::MODE))?))
-    });
-    match policy {
-        Ok((policy, mode)) => Rights { mode, ..Rights::new(Arc::new(policy), Arc::new(grants), vault) },
-        Err(refusal) => Rights::none(asked, refusal.reason),
-    }
+    let named = terms::named(harnesses, Some(&asked.harness))?;
+    let logins = named.iter().map(|harness| (*harness, grants.login(harness, image, vault)));
+    let policy = terms::policy(logins, policies, &asked.prepare.annotations)?;
+    let mode = Mode::of(asked.annotation(annotation::MODE))?;
+    Ok(Rights { mode, ..Rights::new(Arc::new(policy), Arc::new(grants), vault) })
 }
 
 #[cfg(test)]
@@ -155,7 +159,7 @@ mod tests {
         let (harnesses, policies) = (Harnesses::default(), policies(""));
         let now = |text: &str| {
             let vault = vault(text, &values);
-            rights(&asked(), &harnesses, &policies, &vault).grants.names()
+            rights(&asked(), &harnesses, &policies, &vault).unwrap().grants.names()
         };
         let all = [declared("a", ""), declared("b", ""), declared("c", "")].concat();
         assert_eq!(now(&all), ["a", "b"]);
@@ -174,8 +178,9 @@ mod tests {
         let mut prepare = both.prepare.clone();
         prepare.annotations.clear();
         let both = Asked { prepare, ..both };
-        let now =
-            |text: &str| rights(&both, &Harnesses::default(), &Policies::default(), &vault(text, &values));
+        let now = |text: &str| {
+            rights(&both, &Harnesses::default(), &Policies::default(), &vault(text, &values)).unwrap()
+        };
         let allows = |rights: &Rights| {
             matches!(
                 rights.policy.decide(&"api.anthropic.com".parse().unwrap(), 443),
@@ -189,23 +194,22 @@ mod tests {
         assert!(allows(&rights), "claude-code's own host");
         let alone = Asked { harness: "opencode".to_owned(), ..both.clone() };
         let without = vault(&text.replace("opencode", "generic"), &values);
-        let rights = super::rights(&alone, &Harnesses::default(), &Policies::default(), &without);
+        let rights = super::rights(&alone, &Harnesses::default(), &Policies::default(), &without).unwrap();
         assert!(!allows(&rights), "a provider's host goes with the login");
     }
 
     #[test]
-    fn a_policy_is_what_it_says_now_and_nothing_once_it_is_gone() {
+    fn a_policy_is_what_it_says_now_and_an_error_once_it_is_gone() {
         let harnesses = Harnesses::default();
         let now = |policies: &Policies| {
-            let policy = rights(&asked(), &harnesses, policies, &Vault::default()).policy;
-            policy.decide(&"a.example".parse().unwrap(), 443)
+            let rights = rights(&asked(), &harnesses, policies, &Vault::default())?;
+            Ok::<_, Refusal>(rights.policy.decide(&"a.example".parse().unwrap(), 443))
         };
-        assert!(matches!(now(&policies("[[allow]]\nhost = \"a.example\"")), Verdict::Allowed { .. }));
-        assert!(matches!(now(&policies("[[allow]]\nhost = \"b.example\"")), Verdict::NoHost));
-        let Verdict::Failed { policy, error } = now(&Policies::default()) else { panic!("it is not gone") };
-        assert!(policy == "web" && error.contains("there is no policy `web`"), "{error}");
+        assert!(matches!(now(&policies("[[allow]]\nhost = \"a.example\"")), Ok(Verdict::Allowed { .. })));
+        assert_eq!(now(&policies("[[allow]]\nhost = \"b.example\"")), Ok(Verdict::NoHost));
+        let refusal = now(&Policies::default()).unwrap_err();
+        assert!(refusal.reason.contains("there is no policy `web`"), "{refusal}");
         let elsewhere = Asked { harness: "gone".to_owned(), ..asked() };
-        let policy = rights(&elsewhere, &harnesses, &policies(""), &Vault::default()).policy;
-        assert!(matches!(policy.decide(&"a.example".parse().unwrap(), 443), Verdict::Failed { .. }));
+        assert!(rights(&elsewhere, &harnesses, &policies(""), &Vault::default()).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! Hosts that the operator allowed or denied, kept in the state volume: they outlive a restart.
 
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -30,6 +31,18 @@ struct Kept {
     /// Numbers are never used twice.
     last: u64,
     decisions: Vec<DecisionStatus>,
+    /// Numbers of those for one container that hold until they are taken back by their number.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    always: BTreeSet<u64>,
+}
+
+/// Why a decision is not in force.
+#[derive(Debug, thiserror::Error)]
+pub enum AddError {
+    #[error("{MOST} decisions are kept already")]
+    Full,
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 /// One that is to be made.
@@ -42,6 +55,8 @@ pub struct Decision {
     pub container: Option<ContainerId>,
     /// Milliseconds since the epoch.
     pub until: Option<u64>,
+    /// Also when its container is gone.
+    pub always: bool,
 }
 
 impl Decision {
@@ -71,10 +86,10 @@ impl Decisions {
     }
 
     /// It is in the file before it is in force.
-    pub fn add(&self, decision: Decision) -> io::Result<DecisionStatus> {
+    pub fn add(&self, decision: Decision) -> Result<DecisionStatus, AddError> {
         let mut kept = self.kept();
         if kept.decisions.len() >= MOST {
-            return Err(io::Error::other(format!("{MOST} decisions are kept already; take some back")));
+            return Err(AddError::Full);
         }
         let mut next = kept.clone();
         next.last += 1;
@@ -87,6 +102,9 @@ impl Decisions {
             until: decision.until,
         };
         next.decisions.push(status.clone());
+        if decision.always && status.container.is_some() {
+            next.always.insert(status.number);
+        }
         self.save(&next)?;
         *kept = next;
         Ok(status)
@@ -100,9 +118,30 @@ impl Decisions {
             return Ok(None);
         };
         let withdrawn = next.decisions.remove(at);
+        next.always.remove(&number);
         self.save(&next)?;
         *kept = next;
         Ok(Some(withdrawn))
+    }
+
+    /// Numbers of those that `withdraw_gone` takes back.
+    pub fn gone(&self, known: &HashSet<&ContainerId>) -> Vec<u64> {
+        let kept = self.kept();
+        let gone = kept.decisions.iter().filter(|decision| kept.is_gone(decision, known));
+        gone.map(|decision| decision.number).collect()
+    }
+
+    /// Takes back those that were made for a container that is not `known`, for as long as it exists or for a time.
+    pub fn withdraw_gone(&self, known: &HashSet<&ContainerId>) -> io::Result<Vec<DecisionStatus>> {
+        let mut kept = self.kept();
+        let (gone, left): (Vec<_>, Vec<_>) =
+            kept.decisions.iter().cloned().partition(|decision| kept.is_gone(decision, known));
+        if !gone.is_empty() {
+            let next = Kept { decisions: left, ..kept.clone() };
+            self.save(&next)?;
+            *kept = next;
+        }
+        Ok(gone)
     }
 
     /// Forgets those whose time is over; whether there was one. `now` is in milliseconds since the epoch.
@@ -146,6 +185,13 @@ impl Decisions {
     }
 }
 
+impl Kept {
+    fn is_gone(&self, decision: &DecisionStatus, known: &HashSet<&ContainerId>) -> bool {
+        decision.container.as_ref().is_some_and(|id| !known.contains(id))
+            && !self.always.contains(&decision.number)
+    }
+}
+
 /// Milliseconds since the epoch.
 pub fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -163,7 +209,8 @@ fn read(text: &str) -> Result<Kept> {
 
 fn rule(kept: &DecisionStatus) -> Option<Rule> {
     let host = kept.host.parse().ok()?;
-    let decision = Decision { effect: kept.effect, host, port: kept.port, container: None, until: None };
+    let DecisionStatus { effect, port, .. } = *kept;
+    let decision = Decision { effect, host, port, container: None, until: None, always: false };
     Some(decision.rule(format!("{DECIDED}{}", kept.number)))
 }
 
@@ -176,7 +223,44 @@ mod tests {
     }
 
     fn decision(host: &str, container: Option<ContainerId>, until: Option<u64>) -> Decision {
-        Decision { effect: Effect::Allow, host: host.parse().unwrap(), port: Some(443), container, until }
+        Decision {
+            effect: Effect::Allow,
+            host: host.parse().unwrap(),
+            port: Some(443),
+            container,
+            until,
+            always: false,
+        }
+    }
+
+    #[test]
+    fn those_of_containers_that_are_gone_make_room_and_others_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("decisions.json");
+        let decisions = Decisions::load(&path).unwrap();
+        decisions.add(decision("all.example", None, None)).unwrap();
+        decisions.add(decision("here.example", Some(id("a")), None)).unwrap();
+        decisions.add(Decision { always: true, ..decision("always.example", Some(id("b")), None) }).unwrap();
+        for _ in 3..MOST {
+            decisions.add(decision("gone.example", Some(id("b")), None)).unwrap();
+        }
+        assert!(matches!(decisions.add(decision("more.example", None, None)), Err(AddError::Full)));
+        drop(decisions);
+        let decisions = Decisions::load(&path).unwrap();
+        let here = id("a");
+        let known = HashSet::from([&here]);
+        let gone = decisions.gone(&known);
+        assert_eq!((gone.len(), gone[0]), (MOST - 3, 4));
+        let withdrawn = decisions.withdraw_gone(&known).unwrap();
+        assert_eq!(withdrawn.iter().map(|decision| decision.number).collect::<Vec<_>>(), gone);
+        drop(decisions);
+        let decisions = Decisions::load(&path).unwrap();
+        let hosts: Vec<String> = decisions.list().into_iter().map(|decision| decision.host).collect();
+        assert_eq!(hosts, ["all.example", "here.example", "always.example"]);
+        assert!(decisions.withdraw_gone(&known).unwrap().is_empty());
+        decisions.withdraw(3).unwrap();
+        assert!(!fs::read_to_string(&path).unwrap().contains("always"));
+        assert_eq!(decisions.add(decision("more.example", None, None)).unwrap().number, 201);
     }
 
     #[test]

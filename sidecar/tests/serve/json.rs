@@ -79,7 +79,12 @@ fn what_is_told_is_one_document_and_ends_as_it_does_for_a_person() {
         (&["explain", "b.example", "--policy", "web"], FILES, 2, &explained),
         (&["explain", "tcp://b.example:5432", "--policy", "web"], FILES, 2, &explained),
         (&["explain", "git@b.example:org/repo", "--policy", "web"], FILES, 2, &explained),
-        (&["status"], SOCKET, 0, &["containers", "decisions", "problems", "questions", "uptime", "version"]),
+        (
+            &["status"],
+            SOCKET,
+            0,
+            &["containers", "decisions", "gone", "problems", "questions", "uptime", "version"],
+        ),
         (&["harness", "list"], FILES, 0, &["description", "error", "logins", "name", "proven"]),
     ] {
         let (status, document) = sidecar.document(words, directories);
@@ -128,6 +133,7 @@ fn what_is_changed_is_told_as_one_document() {
     let (_, status) = sidecar.document(&["status"], SOCKET);
     assert_eq!(status["decisions"], json!([allow.1, deny.1, timed]));
     assert_eq!(sidecar.document(&["withdraw", "1"], SOCKET), allow);
+    assert_eq!(sidecar.document(&["withdraw", "--gone"], SOCKET), (Some(0), json!([])));
     assert_eq!(sidecar.document(&["revoke", "--all"], SOCKET), (Some(0), json!({"revoked": []})));
 }
 

@@ -1,10 +1,12 @@
 //! What the operator decides about a host.
 
-use understudy_control::{Decide, DecisionStatus, Effect, Lasting, Refusal};
+use std::collections::{HashMap, HashSet};
+
+use understudy_control::{ContainerId, Decide, DecisionStatus, Effect, Lasting, Refusal};
 use understudy_policies::annotation::host_and_port;
 
-use super::{Registry, find, shared};
-use crate::operator::decisions::{self, Decision};
+use super::{Known, Registry, find, shared};
+use crate::operator::decisions::{self, AddError, Decision};
 use crate::operator::questions::Heard;
 
 /// What became of what the operator said.
@@ -36,7 +38,8 @@ impl Registry {
             None => (None, Vec::new(), Vec::new()),
         };
         let port = port.or((wanted.effect == Effect::Allow).then_some(443));
-        let mut decision = Decision { effect: wanted.effect, host, port, container, until: None };
+        let always = wanted.lasting == Lasting::Always;
+        let mut decision = Decision { effect: wanted.effect, host, port, container, until: None, always };
         (self.parts.may_decide)(&decision.rule("operator".to_owned()), &managed)?;
         match wanted.lasting {
             Lasting::Once => return self.answer_once(&decision).map(Decided::Answered),
@@ -54,9 +57,9 @@ impl Registry {
         // Of those that are one, any can be the first for the next sidecar; a denial must not be lost then.
         for other in others.into_iter().filter(|_| decision.effect == Effect::Deny) {
             let same = Decision { container: Some(other), ..decision.clone() };
-            self.parts.decisions.add(same).map_err(unrecorded)?;
+            self.parts.decisions.add(same).map_err(not_added)?;
         }
-        let status = self.parts.decisions.add(decision).map_err(unrecorded)?;
+        let status = self.parts.decisions.add(decision).map_err(not_added)?;
         self.reconsider();
         Ok(Decided::Kept(status))
     }
@@ -83,6 +86,29 @@ impl Registry {
         })?;
         self.reconsider();
         Ok(withdrawn)
+    }
+
+    /// Takes back what was decided for containers that are not known now, but not what is for every container or for always.
+    pub fn withdraw_gone(&self) -> Result<Vec<DecisionStatus>, Refusal> {
+        // Held until they are taken back: none of them may start meanwhile. Nobody who is known loses one.
+        let known = self.known();
+        self.parts.decisions.withdraw_gone(&there(&known)).map_err(unrecorded)
+    }
+}
+
+/// All that a decision can be made for: one that was made for several containers of a pod stays until the last has ended.
+pub(super) fn there(known: &HashMap<ContainerId, Known>) -> HashSet<&ContainerId> {
+    known.iter().flat_map(|(id, entry)| [id, shared::identity(id, entry)]).collect()
+}
+
+fn not_added(error: AddError) -> Refusal {
+    match error {
+        AddError::Full => Refusal::new(
+            format!("the decision was not made: {error}"),
+            "take back those of containers that are gone with: understudy withdraw --gone, or one of `understudy status` \
+             by its number",
+        ),
+        AddError::Io(error) => unrecorded(error),
     }
 }
 

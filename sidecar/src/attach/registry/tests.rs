@@ -379,6 +379,45 @@ fn a_decision_is_in_force_at_once_for_whom_it_was_made_and_can_be_taken_back() {
 }
 
 #[test]
+fn decisions_of_containers_that_are_gone_are_marked_and_can_be_taken_back_together() {
+    let stand = stand();
+    for (id, name) in [("a", "stays"), ("b", "goes"), ("c", "prepared")] {
+        stand.registry.prepare(prepare(id, name)).unwrap();
+    }
+    for id in ["a", "b"] {
+        attach(&stand.registry, id).unwrap();
+    }
+    let decide = |host: &str, container: Option<&str>, lasting| {
+        let (host, container) = (host.to_owned(), container.map(str::to_owned));
+        stand.registry.decide(&Decide { effect: Effect::Deny, host, container, lasting })
+    };
+    decide("a.example", Some("stays"), Lasting::Container).unwrap();
+    decide("a.example", Some("prepared"), Lasting::Container).unwrap();
+    decide("a.example", Some("goes"), Lasting::Container).unwrap();
+    decide("b.example", Some("goes"), Lasting::Seconds(600)).unwrap();
+    decide("c.example", Some("goes"), Lasting::Always).unwrap();
+    decide("d.example", None, Lasting::Always).unwrap();
+    assert!(stand.registry.status().gone.is_empty());
+    assert!(stand.registry.withdraw_gone().unwrap().is_empty());
+
+    stand.registry.detach(&"b".repeat(64).parse().unwrap());
+    let numbers = |decisions: Vec<understudy_control::DecisionStatus>| -> Vec<u64> {
+        decisions.iter().map(|decision| decision.number).collect()
+    };
+    assert_eq!(stand.registry.status().gone, [3, 4]);
+    assert_eq!(numbers(stand.registry.withdraw_gone().unwrap()), [3, 4]);
+    let status = stand.registry.status();
+    assert_eq!((numbers(status.decisions), status.gone), (vec![1, 2, 5, 6], vec![]));
+
+    for number in 0..196 {
+        decide(&format!("{number}.example"), Some("stays"), Lasting::Container).unwrap();
+    }
+    let refusal = decide("e.example", Some("stays"), Lasting::Container).unwrap_err();
+    assert!(refusal.reason.contains("200 decisions are kept already"), "{refusal}");
+    assert!(refusal.remedy.contains("understudy withdraw --gone"), "{refusal}");
+}
+
+#[test]
 fn what_is_said_once_answers_what_is_asked_now_and_says_how_much_that_was() {
     let stand = stand();
     let questions = Arc::clone(&stand.registry.parts.questions);

@@ -10,7 +10,7 @@ use understudy_control::{
 };
 use understudy_policies::HostName;
 
-use super::{Attached, Known, Registry, find, shared};
+use super::{Attached, Known, Registry, decisions, find, shared};
 use crate::container::Counters;
 use crate::credentials::report::Holders;
 use crate::decide::Denial;
@@ -64,6 +64,7 @@ impl Registry {
         let known = self.known();
         let mut containers: Vec<ContainerStatus> =
             known.iter().map(|(id, entry)| self.container_status(&known, id, entry)).collect();
+        let gone = self.parts.decisions.gone(&decisions::there(&known));
         drop(known);
         containers.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
         Status {
@@ -72,6 +73,7 @@ impl Registry {
             containers,
             problems: (self.parts.problems)(),
             decisions: self.parts.decisions.list(),
+            gone,
             questions: self.parts.questions.list(),
         }
     }
