@@ -161,8 +161,8 @@ pub(crate) fn answer(request: &http::request::Parts, body: &[u8]) -> Response<An
         }
         (true, false) => (
             201,
-            json!({ "token": INSTALLATION, "expires_at": "2027-01-31T12:00:00Z", "permissions": { "contents": "write" },
-                    "repository_selection": "selected", "repositories": [{ "full_name": "org/repo", "node_id": "MDEwOlJlcG9zaXRvcnkx" }] }),
+            json!({ "token": INSTALLATION, "expires_at": "2027-01-31T12:00:00Z", "permissions": { "contents": "write", "secrets": "read" },
+                    "repository_selection": "selected", "repositories": [{ "full_name": "org/repo", "node_id": "MDEwOlJlcG9zaXRvcnkxMjk2MjY5", "temp_clone_token": "" }] }),
         ),
     };
     // Whatever coding was asked for.
