@@ -103,7 +103,7 @@ pub(super) fn arm(arguments: &Arm) -> Result<String> {
             let mut answer = String::new();
             stdin.lock().read_line(&mut answer)?;
             return match answer.trim() {
-                "y" | "yes" => Ok(told(&keep(control, container)?)),
+                "y" | "yes" => keep(control, container).map(|kept| self::told(&kept)),
                 _ => decline_one(control, container),
             };
         }
