@@ -30,7 +30,7 @@ fn a_login_is_stored_and_the_next_one_of_the_same_account_keeps_its_stand_ins() 
     let arguments = arguments(root.path(), "claude-code");
     let stored = take_over(&arguments, &claude(FIRST, "a-1")).unwrap();
     let document = serde_json::to_value(&stored).unwrap();
-    let left = super::declare("claude-code", "claude-account");
+    let left = declare("claude-code", "claude-account");
     let expected = json!({ "account": "claude-code", "kind": "claude-account", "whose": "a-1",
                            "expires": 2_000_000_000_000_u64, "left": left });
     assert_eq!(document, expected);

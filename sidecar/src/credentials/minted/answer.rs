@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use http::Method;
 use ring::rand::{SecureRandom, SystemRandom};
+use serde_json::Value;
 use understudy_policies::{HostName, HostPattern, RequestPath};
 use zeroize::Zeroizing;
 
