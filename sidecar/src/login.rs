@@ -6,6 +6,7 @@ use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
+use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::accounts::import::{self, ImportError};
@@ -14,6 +15,7 @@ use crate::accounts::store::StoreError;
 use crate::accounts::{Millis, Record, Store};
 use crate::config::StoreKeyFile;
 use crate::credentials::{Catalogue, InstallationKey, Surroundings};
+use crate::output::Output;
 use crate::places;
 
 #[derive(Debug, clap::Subcommand)]
@@ -36,7 +38,7 @@ pub enum Command {
     /// List the containers that may log in, and whose login waits for you
     Armed(inside::Armed),
     /// Keep the login that was made in a container
-    Confirm(inside::Answer),
+    Confirm(inside::Confirm),
     /// Forget the login that was made in a container, and let it make none
     Decline(inside::Answer),
 }
@@ -56,6 +58,19 @@ pub struct Import {
     config: PathBuf,
     #[command(flatten)]
     kept: Kept,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// An account that was taken over.
+#[derive(Debug, Serialize)]
+struct Stored {
+    account: String,
+    kind: String,
+    whose: Option<String>,
+    expires: Option<Millis>,
+    /// What is left to do, for a person.
+    left: String,
 }
 
 /// Where accounts are stored.
@@ -96,11 +111,12 @@ fn import_file(arguments: &Import) -> Result<String> {
     }
     let mut bytes = Zeroizing::new(Vec::with_capacity(1 << 16));
     stdin.lock().take(import::MOST as u64 + 1).read_to_end(&mut bytes).context("standard input")?;
-    take_over(arguments, &bytes, Millis::now())
+    let now = Millis::now();
+    arguments.output.form(&take_over(arguments, &bytes)?, |stored| told(stored, now))
 }
 
-fn take_over(arguments: &Import, bytes: &[u8], now: Millis) -> Result<String> {
-    let Import { format, account, replace, config, kept } = arguments;
+fn take_over(arguments: &Import, bytes: &[u8]) -> Result<Stored> {
+    let Import { format, account, replace, config, kept, .. } = arguments;
     let catalogue = Catalogue::load(&config.join("catalogue"))?;
     let (kind, _, file) = import::format(&catalogue, format)?;
     let name = account.as_deref().unwrap_or(format);
@@ -110,7 +126,13 @@ fn take_over(arguments: &Import, bytes: &[u8], now: Millis) -> Result<String> {
     )?;
     let login = import::read(kind, file, bytes)
         .with_context(|| format!("the file on standard input ({})", file.what))?;
-    let mut told = told(name, &login, now);
+    let stored = Stored {
+        account: name.to_owned(),
+        kind: login.kind.name.clone(),
+        whose: login.whose().map(str::to_owned),
+        expires: login.expires(),
+        left: declare(name, &kind.name),
+    };
     loop {
         let before = match store.read(name) {
             Ok(record) => Some(record),
@@ -128,8 +150,7 @@ fn take_over(arguments: &Import, bytes: &[u8], now: Millis) -> Result<String> {
             Err(error) => return Err(error.into()),
         }
     }
-    told.push_str(&declare(name, &kind.name));
-    Ok(told)
+    Ok(stored)
 }
 
 fn declare(name: &str, kind: &str) -> String {
@@ -161,9 +182,10 @@ fn reseal(arguments: &Reseal) -> Result<String> {
     Ok(format!("{} accounts are {how} now\n", names.len()))
 }
 
-fn told(name: &str, login: &import::Login<'_>, now: Millis) -> String {
-    let whose = login.whose().map(|whose| format!(" of {whose}")).unwrap_or_default();
-    let expiry = match login.expires() {
+fn told(stored: &Stored, now: Millis) -> String {
+    let Stored { account, kind, whose, expires, left } = stored;
+    let whose = whose.as_ref().map(|whose| format!(" of {whose}")).unwrap_or_default();
+    let expiry = match *expires {
         None => "it is not known when its token expires; it is renewed once the provider does not take it"
             .to_owned(),
         Some(expires) if expires <= now => "its token has expired; it is renewed at once".to_owned(),
@@ -171,7 +193,7 @@ fn told(name: &str, login: &import::Login<'_>, now: Millis) -> String {
             format!("its token is good for {} min, and is renewed before", expires.since(now) / 60_000)
         }
     };
-    format!("account `{name}`{whose} is stored, as a `{}`; {expiry}\n", login.kind.name)
+    format!("account `{account}`{whose} is stored, as a `{kind}`; {expiry}\n{left}")
 }
 
 #[cfg(test)]

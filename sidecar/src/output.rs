@@ -19,9 +19,17 @@ impl Output {
     /// # Errors
     /// If standard output takes nothing, as a pipe that nobody reads any more.
     pub fn print<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
-        let printed = if self.json { document(value)? } else { text(value) };
+        let printed = self.form(value, text)?;
         let mut out = std::io::stdout().lock();
         out.write_all(printed.as_bytes()).and_then(|()| out.flush()).context("standard output")
+    }
+
+    /// What `print` prints.
+    ///
+    /// # Errors
+    /// As of `document`.
+    pub fn form<T: Serialize + ?Sized>(self, value: &T, text: impl FnOnce(&T) -> String) -> Result<String> {
+        if self.json { document(value) } else { Ok(text(value)) }
     }
 }
 
@@ -29,6 +37,6 @@ impl Output {
 ///
 /// # Errors
 /// If `value` is none that JSON has, as a map whose keys are no strings.
-pub fn document(value: &impl Serialize) -> Result<String> {
+pub fn document(value: &(impl Serialize + ?Sized)) -> Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }

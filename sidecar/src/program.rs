@@ -175,6 +175,8 @@ struct AddArguments {
     grant_to: Vec<String>,
     #[command(flatten)]
     config: ConfigDirectory,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Debug, clap::Args)]
@@ -186,6 +188,8 @@ struct KindsArguments {
     unconfirmed: bool,
     #[command(flatten)]
     config: ConfigDirectory,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Debug, clap::Args)]
@@ -293,20 +297,23 @@ fn add_secret(arguments: &AddArguments) -> Result<ExitCode> {
     };
     let catalogue = Catalogue::load(&config.join("catalogue"))?;
     let harnesses = Harnesses::load(Some(&config.join("harnesses")));
-    print!("{}", add::run(&config.join("secrets.toml"), &wanted, &catalogue, &harnesses)?);
+    let added = add::run(&config.join("secrets.toml"), &wanted, &catalogue, &harnesses)?;
+    arguments.output.print(&added, add::Added::text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn print_kinds(arguments: &KindsArguments) -> Result<ExitCode> {
     let catalogue = Catalogue::load(&arguments.config.config.join("catalogue"))?;
+    let output = arguments.output;
     if arguments.unconfirmed {
-        for line in catalogue.unconfirmed() {
-            println!("{line}");
-        }
+        output.print(&catalogue.unconfirmed(), |lines| {
+            lines.iter().map(|line| format!("{line}\n")).collect()
+        })?;
     } else if let Some(name) = &arguments.kind {
-        print!("{}", kinds::details(&catalogue, catalogue.kind(name)?));
+        let kind = catalogue.kind(name)?;
+        output.print(&kinds::detailed(&catalogue, kind), |_| kinds::details(&catalogue, kind))?;
     } else {
-        print!("{}", kinds::table(&catalogue));
+        output.print(&kinds::listed(&catalogue), |_| kinds::table(&catalogue))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -316,7 +323,7 @@ mod tests {
     use super::*;
 
     /// What prints nothing, or what is a file or a form for programs already, or is for a person to follow.
-    const WITHOUT: [&str; 14] = [
+    const WITHOUT: [&str; 10] = [
         "serve",
         "env",
         "quadlet sidecar",
@@ -324,12 +331,8 @@ mod tests {
         "policy new",
         "metrics",
         "health",
-        "secrets add",
-        "secrets kinds",
-        "login import",
         "login reseal",
         "login arm",
-        "login confirm",
         "login decline",
     ];
 

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use serde::Serialize;
 use understudy_control::{
     ArmLogin, ArmedStatus, Decide, Effect, Lasting, LoginKept, LoginMade, Reply, Request,
 };
 use understudy_harnesses::{Harnesses, Purpose};
 
 use crate::control::Control;
-use crate::output::{Output, document};
+use crate::output::Output;
 use crate::places;
 use crate::trail::filter;
 
@@ -46,6 +47,23 @@ pub struct Armed {
     control: Control,
     #[command(flatten)]
     output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Confirm {
+    #[command(flatten)]
+    answer: Answer,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// The login, and what the text says beside.
+#[derive(Debug, Serialize)]
+struct Confirmed {
+    #[serde(flatten)]
+    kept: LoginKept,
+    /// For a person; empty if nothing is.
+    left: String,
 }
 
 #[derive(Debug, clap::Args)]
@@ -85,7 +103,7 @@ pub(super) fn arm(arguments: &Arm) -> Result<String> {
             let mut answer = String::new();
             stdin.lock().read_line(&mut answer)?;
             return match answer.trim() {
-                "y" | "yes" => confirm_one(control, container),
+                "y" | "yes" => keep(control, container).map(|kept| self::told(&kept)),
                 _ => decline_one(control, container),
             };
         }
@@ -99,26 +117,24 @@ pub(super) fn arm(arguments: &Arm) -> Result<String> {
 
 pub(super) fn armed(arguments: &Armed) -> Result<String> {
     let armed = list(&arguments.control)?;
-    if arguments.output.json {
-        return document(&armed);
-    }
-    if armed.is_empty() {
-        return Ok("no container is armed for a login\n".to_owned());
-    }
-    Ok(armed.iter().map(line).collect())
+    arguments.output.form(&armed[..], |armed| match armed {
+        [] => "no container is armed for a login\n".to_owned(),
+        armed => armed.iter().map(line).collect(),
+    })
 }
 
-pub(super) fn confirm(arguments: &Answer) -> Result<String> {
-    confirm_one(&arguments.control, &arguments.container)
+pub(super) fn confirm(arguments: &Confirm) -> Result<String> {
+    let Confirm { answer, output } = arguments;
+    output.form(&keep(&answer.control, &answer.container)?, told)
 }
 
 pub(super) fn decline(arguments: &Answer) -> Result<String> {
     decline_one(&arguments.control, &arguments.container)
 }
 
-fn confirm_one(control: &Control, container: &str) -> Result<String> {
+fn keep(control: &Control, container: &str) -> Result<Confirmed> {
     match control.call(Request::AnswerLogin { container: container.to_owned(), keep: true })? {
-        Reply::LoginKept(kept) => Ok(told(&kept)),
+        Reply::LoginKept(kept) => Ok(Confirmed::of(kept)),
         _ => bail!("the sidecar answered another question"),
     }
 }
@@ -199,17 +215,32 @@ fn line(armed: &ArmedStatus) -> String {
     }
 }
 
-fn told(kept: &LoginKept) -> String {
-    let LoginKept { login, secrets, granted, told } = kept;
+impl Confirmed {
+    fn of(kept: LoginKept) -> Self {
+        let left = left(&kept);
+        Self { kept, left }
+    }
+}
+
+fn told(confirmed: &Confirmed) -> String {
+    let Confirmed { kept: LoginKept { login, granted, .. }, left } = confirmed;
     let mut text = format!("account {} is stored\n", whose(login));
+    if !granted.is_empty() {
+        text.push_str(&format!("the container has it as secret `{}`\n", granted.join("`, `")));
+    }
+    text + left
+}
+
+/// What is left to do.
+fn left(kept: &LoginKept) -> String {
+    let LoginKept { login, secrets, granted, told } = kept;
+    let mut text = String::new();
     if secrets.is_empty() {
         text.push_str(&super::declare(&login.account, &login.kind));
         text.push_str("then start the container again: it has its stand-ins, and no grant yet\n");
     } else if granted.is_empty() {
         let names = secrets.join("`, `");
         text.push_str(&format!("secret `{names}` is it, and is not granted to this container's harness\n"));
-    } else {
-        text.push_str(&format!("the container has it as secret `{}`\n", granted.join("`, `")));
     }
     if !told {
         text.push_str("its program did not wait for the answer: start it again\n");
@@ -247,7 +278,14 @@ mod tests {
             (kept(&["a"], &["a"], true), "has it as secret `a`"),
             (kept(&["a"], &["a"], false), "start it again"),
         ] {
-            assert!(told(&kept).contains(said), "{}", told(&kept));
+            let confirmed = Confirmed::of(kept);
+            assert!(told(&confirmed).contains(said), "{}", told(&confirmed));
         }
+        let document = serde_json::to_value(Confirmed::of(kept(&["a"], &["a"], true))).unwrap();
+        let login =
+            serde_json::json!({"account": "work", "kind": "chatgpt-account", "whose": "me@example.com"});
+        let expected =
+            serde_json::json!({"login": login, "secrets": ["a"], "granted": ["a"], "told": true, "left": ""});
+        assert_eq!(document, expected);
     }
 }

@@ -24,7 +24,8 @@ fn through(vault: &Arc<Vault>, secret: &str, text: &[u8]) -> Option<Vec<u8>> {
     let request =
         RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers: &headers };
     let (grants, holdings) = ([secret].into_iter().collect(), Holdings::default());
-    let searches = Searches::new(Arc::clone(vault), &grants, (&holdings, &MintedNow::default()), request);
+    let searches =
+        Searches::new(Arc::clone(vault), &grants, (&holdings, &MintedNow::default()), request, &[]);
     let mut head = ResponseHeader::build(200, Some(1)).ok()?;
     head.insert_header("x-echo", text).ok()?;
     headers::clean_response(&mut head);

@@ -51,11 +51,15 @@ impl Exchange {
     /// An answer begins.
     pub(super) fn answered(&mut self, method: &Method, head: &mut ResponseHeader) -> Result<()> {
         let Some(plan) = &self.plan else { return unplanned() };
-        match Answer::begin(head, &plan.searches, method, &plan.target.upgrade) {
+        let begun = Answer::begin(head, &plan.searches, method, &plan.target.upgrade);
+        let minted = begun.and_then(|mut answer| {
+            if let Some((minting, container)) = self.minting(method) {
+                answer.mint(head, minting, plan.searches.vault(), container)?;
+            }
+            Ok(answer)
+        });
+        match minted {
             Ok(mut answer) => {
-                if let Some((minting, container)) = self.minting(method) {
-                    answer.mint(head, minting, plan.searches.vault(), container);
-                }
                 if let Some(before) = &self.answer {
                     answer.follow(before);
                 }

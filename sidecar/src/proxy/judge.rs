@@ -105,7 +105,7 @@ impl Engine {
                 ..exchange.refuse(denial.reason)
             }
         })?;
-        let searches = Searches::new(vault, &rights.grants, (holdings, &minted), head);
+        let searches = Searches::new(vault, &rights.grants, (holdings, &minted), head, &swaps.secrets);
         Ok((target, upstream, swaps, searches))
     }
 
@@ -196,8 +196,13 @@ impl Engine {
                         bytes = exchanged.bytes;
                         let minted = holdings.minted(Instant::now());
                         // With the signature that was just made.
-                        searches =
-                            Searches::new(Arc::clone(&vault), &rights.grants, (holdings, &minted), head);
+                        searches = Searches::new(
+                            Arc::clone(&vault),
+                            &rights.grants,
+                            (holdings, &minted),
+                            head,
+                            &swaps.secrets,
+                        );
                     }
                     Err(denial) => return Ok(Err(told(exchange, &vault, &host, denial))),
                 }

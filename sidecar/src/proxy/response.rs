@@ -101,18 +101,26 @@ impl Answer {
     }
 
     /// Reads it whole, if it is one that makes a credential for the container.
+    ///
+    /// # Errors
+    /// If it cannot be read: nobody could tell what is in it.
     pub(super) fn mint(
         &mut self,
         head: &mut ResponseHeader,
         minting: Minting,
         vault: &Arc<Vault>,
         container: &Arc<Container>,
-    ) {
-        if head.status.is_success() && matches!(self.body, Body::Plain(_)) {
-            head.remove_header(&header::CONTENT_LENGTH);
-            let (vault, container) = (Arc::clone(vault), Arc::clone(container));
-            self.body = Body::Minted(Box::new(MintedAnswer::new(minting, vault, container)));
+    ) -> Result<(), Failure> {
+        if !head.status.is_success() {
+            return Ok(());
         }
+        if !matches!(self.body, Body::Plain(_)) {
+            return Err(unreadable("it makes a credential, in a form that is not read"));
+        }
+        head.remove_header(&header::CONTENT_LENGTH);
+        let (vault, container) = (Arc::clone(vault), Arc::clone(container));
+        self.body = Body::Minted(Box::new(MintedAnswer::new(minting, vault, container)));
+        Ok(())
     }
 
     /// An interim answer came before it (RFC 9110 section 15.2).

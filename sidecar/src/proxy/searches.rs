@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue};
 
 use crate::accounts::Account;
 use crate::credentials::scrub::{Patterns, Watched};
-use crate::credentials::{Grants, Holdings, MintedNow, RequestHead, Vault};
+use crate::credentials::{Grants, Holdings, MintedNow, RequestHead, Secret, Vault};
 
 #[derive(Debug)]
 pub(super) struct Searches {
@@ -17,8 +17,8 @@ pub(super) struct Searches {
     text: Arc<Patterns>,
     /// Whose stand-ins are swapped in text messages of a WebSocket.
     pub(super) text_secrets: Vec<String>,
-    /// Whether the host gets a secret of this container, or what was minted for it and is a stand-in inside: what it answers
-    /// must be searched, or not passed on.
+    /// Whether the host gets a secret of this container, the request does whatever the host, or what was minted for it and is a
+    /// stand-in inside: what it answers must be searched, or not passed on.
     pub(super) bound: bool,
     /// Whether that is one that travels: what signs does not come back, so an encoded answer may go on as it is.
     pub(super) decoded: bool,
@@ -30,12 +30,16 @@ impl Searches {
         grants: &Grants,
         (holdings, minted): (&Holdings, &MintedNow),
         head: RequestHead<'_>,
+        swapped: &[String],
     ) -> Self {
         let granted = vault.secrets().iter().filter(|secret| grants.contains(secret.name()));
         let mut here = granted.filter(|secret| secret.declaration().is_bound_to(head.host)).peekable();
         let minted = minted.is_swapped_at(grants, head.host);
-        let bound = minted || here.peek().is_some();
-        let decoded = minted || here.any(|secret| secret.aws_key().is_none());
+        let bound = minted || !swapped.is_empty() || here.peek().is_some();
+        // A token endpoint gets a key's signature, and answers with a token, though the key may be bound to other hosts alone.
+        let mut swapped = swapped.iter().map(|name| vault.secret(name));
+        let travels = |secret: &Secret| secret.aws_key().is_none();
+        let decoded = minted || here.any(travels) || swapped.any(|secret| secret.is_none_or(travels));
         let (answers, requests) = (holdings.scrub(&vault, grants), vault.watch());
         let (text, text_secrets) = vault.websocket_text(grants, head);
         let (text, nothing) = (Arc::new(text), Arc::new(Patterns::new([])));
@@ -103,7 +107,7 @@ impl Searches {
         let head =
             RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers: &headers };
         let (grants, holdings) = (granted.iter().copied().collect(), Holdings::default());
-        Self::new(Arc::new(vault), &grants, (&holdings, &MintedNow::default()), head)
+        Self::new(Arc::new(vault), &grants, (&holdings, &MintedNow::default()), head, &[])
     }
 }
 
@@ -135,7 +139,7 @@ mod tests {
                 headers: &headers,
             };
             let minted = holdings.minted(Instant::now());
-            Searches::new(Arc::clone(&vault), &grants, (&holdings, &minted), head).bound
+            Searches::new(Arc::clone(&vault), &grants, (&holdings, &minted), head, &[]).bound
         };
         assert_eq!(["auth.docker.io", "registry-1.docker.io"].map(bound), [true, false]);
         let swaps = Swaps { secrets: vec!["hub".to_owned()], ..Swaps::default() };

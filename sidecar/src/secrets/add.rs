@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use understudy_harnesses::Harnesses;
 use understudy_policies::DocumentError;
 
@@ -34,6 +35,20 @@ pub enum Source {
     File(PathBuf),
 }
 
+/// A secret that is declared now.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Added {
+    name: String,
+    like: String,
+    /// The file that declares it.
+    declared_in: PathBuf,
+    /// Harnesses.
+    granted_to: Vec<String>,
+    /// What is left to do, for a person.
+    left: String,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
     #[error("secrets.toml has a secret `{0}` already; choose another name, or change that table")]
@@ -54,13 +69,24 @@ pub enum AddError {
     Io { path: PathBuf, source: io::Error },
 }
 
+impl Added {
+    pub fn text(&self) -> String {
+        let Self { name, declared_in, granted_to, left, .. } = self;
+        format!(
+            "secret `{name}` is in {}, granted to {}\n{left}",
+            declared_in.display(),
+            granted_to.join(", ")
+        )
+    }
+}
+
 /// Appends the table, and says what is left to do.
 pub fn run(
     file: &Path,
     wanted: &Wanted,
     catalogue: &Catalogue,
     harnesses: &Harnesses,
-) -> Result<String, AddError> {
+) -> Result<Added, AddError> {
     let io = |source| AddError::Io { path: file.to_owned(), source };
     let before = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -71,7 +97,13 @@ pub fn run(
     let grant_to = grant_to(wanted, kind, harnesses);
     let after = appended(&before, wanted, kind, &grant_to, catalogue)?;
     replace(file, &after).map_err(io)?;
-    Ok(left_to_do(file, wanted, &grant_to))
+    Ok(Added {
+        name: wanted.name.clone(),
+        like: kind.name.clone(),
+        declared_in: file.to_owned(),
+        granted_to: grant_to,
+        left: left_to_do(wanted),
+    })
 }
 
 /// The text with the table at its end. What was there stays as it is.
@@ -153,7 +185,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     done
 }
 
-fn left_to_do(file: &Path, wanted: &Wanted, grant_to: &[String]) -> String {
+fn left_to_do(wanted: &Wanted) -> String {
     let value = match &wanted.source {
         Source::File(path) => {
             let path = path.display();
@@ -174,12 +206,7 @@ fn left_to_do(file: &Path, wanted: &Wanted, grant_to: &[String]) -> String {
             )
         }
     };
-    format!(
-        "secret `{}` is in {}, granted to {}\n{value}a sidecar that sees the value takes it over by itself; a new mount needs a new start\n",
-        wanted.name,
-        file.display(),
-        grant_to.join(", ")
-    )
+    value + "a sidecar that sees the value takes it over by itself; a new mount needs a new start\n"
 }
 
 #[cfg(test)]
@@ -192,6 +219,7 @@ mod tests {
 
     fn add(file: &Path, wanted: &Wanted) -> Result<String, String> {
         run(file, wanted, &Catalogue::new([]).unwrap(), &Harnesses::default())
+            .map(|added| added.text())
             .map_err(|error| error.to_string())
     }
 

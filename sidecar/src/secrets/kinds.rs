@@ -2,10 +2,103 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
+
 use crate::credentials::Catalogue;
 use crate::credentials::catalogue::{Endpoint, Kind, Provider};
 
 const HEAD: [&str; 4] = ["KIND", "WHAT", "HOSTS", "VARIABLE"];
+
+/// A kind, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Listed<'a> {
+    name: &'a str,
+    what: &'a str,
+    provider: &'a str,
+    kind: &'a str,
+    /// Empty: those that the operator names.
+    hosts: Vec<String>,
+    variable: Option<&'a str>,
+}
+
+/// All that is known of one, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Detailed<'a> {
+    #[serde(flatten)]
+    listed: Listed<'a>,
+    placements: Vec<String>,
+    /// Whether the provider's documentation says where it stands.
+    confirmed: bool,
+    shapes: Vec<Confirmable>,
+    /// What makes new credentials.
+    minting: Vec<Minting>,
+}
+
+#[derive(Debug, Serialize)]
+struct Confirmable {
+    pattern: String,
+    confirmed: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Minting {
+    /// The word that `minting` in secrets.toml needs for it.
+    creates: &'static str,
+    /// Empty: the provider's own.
+    hosts: Vec<String>,
+    endpoint: String,
+    confirmed: bool,
+}
+
+pub fn listed(catalogue: &Catalogue) -> Vec<Listed<'_>> {
+    catalogue.providers().flat_map(|provider| &provider.kinds).map(|kind| Listed::of(kind)).collect()
+}
+
+impl<'a> Listed<'a> {
+    fn of(kind: &'a Kind) -> Self {
+        Self {
+            name: &kind.name,
+            what: &kind.what,
+            provider: &kind.provider,
+            kind: kind.kind.as_str(),
+            hosts: strings(&kind.hosts),
+            variable: kind.env.as_deref(),
+        }
+    }
+}
+
+pub fn detailed<'a>(catalogue: &Catalogue, kind: &'a Kind) -> Detailed<'a> {
+    let provider = catalogue.providers().find(|provider| provider.name == kind.provider);
+    let endpoints = provider.into_iter().flat_map(|provider| &provider.endpoints).map(|endpoint| Minting {
+        creates: endpoint.creates.name(),
+        hosts: strings(&endpoint.hosts),
+        endpoint: endpoint.to_string(),
+        confirmed: endpoint.confirmed,
+    });
+    let mutations = provider.into_iter().flat_map(|provider| &provider.mutations).map(|mutation| Minting {
+        creates: mutation.creates.name(),
+        hosts: strings(&mutation.hosts),
+        endpoint: mutation.to_string(),
+        confirmed: mutation.confirmed,
+    });
+    Detailed {
+        listed: Listed::of(kind),
+        placements: strings(&kind.placements),
+        confirmed: kind.confirmed,
+        shapes: kind
+            .shapes
+            .iter()
+            .map(|shape| Confirmable { pattern: shape.pattern.to_string(), confirmed: shape.confirmed })
+            .collect(),
+        minting: endpoints.chain(mutations).collect(),
+    }
+}
+
+fn strings<T: std::fmt::Display>(items: &[T]) -> Vec<String> {
+    items.iter().map(T::to_string).collect()
+}
 
 /// A line for each kind, in columns.
 pub fn table(catalogue: &Catalogue) -> String {
@@ -100,6 +193,22 @@ mod tests {
         ] {
             assert!(details.contains(said), "{details}\nexpected {said}");
         }
+    }
+
+    #[test]
+    fn programs_get_what_people_get() {
+        let catalogue = Catalogue::new([]).unwrap();
+        assert_eq!(listed(&catalogue).len(), catalogue.size().0);
+        let details =
+            serde_json::to_value(detailed(&catalogue, catalogue.kind("github-pat").unwrap())).unwrap();
+        assert_eq!((&details["name"], &details["variable"]), (&"github-pat".into(), &"GITHUB_TOKEN".into()));
+        assert_eq!(details["placements"][0], "header authorization Bearer");
+        let has = |key: &str, wanted: serde_json::Value| details[key].as_array().unwrap().contains(&wanted);
+        let shape = serde_json::json!({"pattern": "github_pat_{base62:22}_{base62:59}", "confirmed": false});
+        assert!(has("shapes", shape), "{details}");
+        let key =
+            details["minting"].as_array().unwrap().iter().find(|one| one["creates"] == "deploy-key").unwrap();
+        assert_eq!(key["endpoint"], "POST /repos/*/*/keys");
     }
 
     #[test]

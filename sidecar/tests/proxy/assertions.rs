@@ -161,14 +161,27 @@ pub(crate) fn answer(request: &http::request::Parts, body: &[u8]) -> Response<An
         }
         (true, false) => (
             201,
-            json!({ "token": INSTALLATION, "expires_at": "2027-01-31T12:00:00Z", "permissions": { "contents": "write" },
-                    "repository_selection": "selected", "repositories": [{ "full_name": "org/repo", "node_id": "MDEwOlJlcG9zaXRvcnkx" }] }),
+            json!({ "token": INSTALLATION, "expires_at": "2027-01-31T12:00:00Z", "permissions": { "contents": "write", "secrets": "read" },
+                    "repository_selection": "selected", "repositories": [{ "full_name": "org/repo", "node_id": "MDEwOlJlcG9zaXRvcnkxMjk2MjY5", "temp_clone_token": "" }] }),
         ),
     };
-    let mut response = Response::new(Box::pin(Full::new(Bytes::from(answer.to_string()))) as AnyBody);
+    // Whatever coding was asked for.
+    let packed = claims["jti"] == "packed";
+    let text = answer.to_string();
+    let bytes = if packed { gzipped(&text) } else { text.into_bytes() };
+    let mut response = Response::new(Box::pin(Full::new(Bytes::from(bytes))) as AnyBody);
+    if packed {
+        response.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
+    }
     *response.status_mut() = http::StatusCode::from_u16(status).unwrap();
     response.headers_mut().insert("content-type", "application/json".parse().unwrap());
     response
+}
+
+fn gzipped(text: &str) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
 }
 
 async fn client(world: &World, listener: SocketAddr, name: &str, alpn: &[&[u8]]) -> Client {
@@ -219,6 +232,24 @@ async fn used_with(world: &World, host: &str, path: &str, token: &str, alpn: &[&
 
 async fn with_token(world: &World, host: &str, path: &str, token: &str) -> Answered {
     used_with(world, host, path, token, H1).await
+}
+
+/// The endpoint is none of the key's hosts, and its answer is what it makes all the same.
+#[tokio::test]
+async fn a_token_that_comes_encoded_is_a_stand_in_wherever_the_key_is_bound_to() {
+    const STORAGE: &str = "kind = \"google-service-account\"\nhosts = \"storage.googleapis.com\"";
+    for provider in [GOOGLE, STORAGE] {
+        for coding in ["gzip", "br, zstd", "identity"] {
+            let world = google(provider).await;
+            let (key, _) = stand_in(&world);
+            let body = form(&token(&key, &claims(|claims| claims["jti"] = "packed".into())));
+            let head = [FORM, ("accept-encoding", coding)];
+            let answered = ask(&world, (Method::POST, TOKEN_HOST, "/token"), &head, &body, H1).await;
+            assert_eq!(answered.status, 200, "{}", answered.body);
+            let told: Value = serde_json::from_str(&answered.body).unwrap();
+            assert!(told["access_token"].as_str().unwrap().starts_with("ya29."), "{told}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -133,6 +133,14 @@ fn what_is_changed_is_told_as_one_document() {
     let (_, status) = sidecar.document(&["status"], SOCKET);
     assert_eq!(status["decisions"], json!([allow.1, deny.1, timed]));
     assert_eq!(sidecar.document(&["withdraw", "1"], SOCKET), allow);
+    let (_, added) = sidecar.document(&["secrets", "add", "git", "--like", "github-pat"], &["config"]);
+    assert_eq!(keys(&added), ["declared-in", "granted-to", "left", "like", "name"]);
+    assert!(added["left"].as_str().unwrap().contains("podman secret create git -"), "{added}");
+    let (_, kinds) = sidecar.document(&["secrets", "kinds"], &["config"]);
+    assert_eq!(keys(&kinds), ["hosts", "kind", "name", "provider", "variable", "what"]);
+    let (_, kind) = sidecar.document(&["secrets", "kinds", "github-pat"], &["config"]);
+    assert_eq!(kind["name"], "github-pat");
+    assert!(sidecar.document(&["secrets", "kinds", "--unconfirmed"], &["config"]).1[0].is_string());
     assert_eq!(sidecar.document(&["withdraw", "--gone"], SOCKET), (Some(0), json!([])));
     assert_eq!(sidecar.document(&["revoke", "--all"], SOCKET), (Some(0), json!({"revoked": []})));
 }

@@ -31,7 +31,7 @@ pub(super) fn check(claims: &Members, ids: &[String], now: i64) -> Result<(), Cl
 /// An error is why not. On a server of one's own all is below `/api/v3`.
 pub(super) fn asks(method: &Method, path: &str, installations: &[u64]) -> Result<Asks, String> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/');
-    let path = path.strip_prefix("/api/v3").unwrap_or(path);
+    let path = path.strip_prefix("/api/v3").filter(|rest| rest.starts_with('/')).unwrap_or(path);
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     if !path.bytes().all(plain) || segments.iter().any(|segment| matches!(*segment, "" | "." | "..")) {
         return Err(
@@ -54,11 +54,20 @@ pub(super) fn asks(method: &Method, path: &str, installations: &[u64]) -> Result
             Some(_) => Ok(()),
         }
     };
-    match segments.as_slice() {
-        ["app", "installations", id, "access_tokens"] if *method == Method::POST => of(id).map(|()| Asks::Token),
-        ["app", "installations", id, ..] => of(id).map(|()| Asks::About),
-        ["app", ..] | ["repos", _, _, "installation"] | ["orgs" | "users" | "enterprises", _, "installation"] => Ok(Asks::About),
-        _ => Err("the token of an App is for `/app` and what is below it, and for `…/installation`; elsewhere, use an installation's".to_owned()),
+    // Each that is known, in its one spelling: what is not recognised is not signed. The App's webhook is left out: it tells of
+    // every installation, and who changes it is told of them.
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
+    match (method.as_str(), segments.as_slice()) {
+        ("POST", ["app", "installations", id, "access_tokens"]) => of(id).map(|()| Asks::Token),
+        ("GET" | "DELETE", ["app", "installations", id]) => of(id).map(|()| Asks::About),
+        ("PUT" | "DELETE", ["app", "installations", id, "suspended"]) => of(id).map(|()| Asks::About),
+        ("GET", ["app"] | ["app", "installations" | "installation-requests"]) => Ok(Asks::About),
+        (
+            "GET",
+            ["repos", _, _, "installation"] | ["orgs" | "users" | "enterprises", _, "installation"],
+        ) => Ok(Asks::About),
+        _ => Err("the token of an App is for `/app`, its installations, and `…/installation`; elsewhere, use an installation's"
+            .to_owned()),
     }
 }
 
@@ -89,18 +98,34 @@ mod tests {
     #[test]
     fn it_is_for_the_app_and_its_installations() {
         let asked = |method: Method, path: &str, installations: &[u64]| asks(&method, path, installations);
-        for (path, asks) in [
-            ("/app", Asks::About),
-            ("/app/installations", Asks::About),
-            ("/app/installations/7/access_tokens", Asks::Token),
-            ("/api/v3/app/installations/7/access_tokens", Asks::Token),
-            ("/repos/o/r.s/installation", Asks::About),
-            ("/orgs/o/installation", Asks::About),
+        for (method, path, asks) in [
+            (Method::GET, "/app", Asks::About),
+            (Method::HEAD, "/app", Asks::About),
+            (Method::GET, "/app/installations", Asks::About),
+            (Method::GET, "/app/installations/7", Asks::About),
+            (Method::PUT, "/app/installations/7/suspended", Asks::About),
+            (Method::POST, "/app/installations/7/access_tokens", Asks::Token),
+            (Method::POST, "/api/v3/app/installations/7/access_tokens", Asks::Token),
+            (Method::GET, "/repos/o/r.s/installation", Asks::About),
+            (Method::GET, "/orgs/o/installation", Asks::About),
         ] {
-            assert_eq!(asked(Method::POST, path, &[7]), Ok(asks), "{path}");
+            assert_eq!(asked(method, path, &[7]), Ok(asks), "{path}");
         }
-        assert_eq!(asked(Method::GET, "/app/installations/7/access_tokens", &[]), Ok(Asks::About));
+        let other = Method::from_bytes(b"post").unwrap();
+        for (method, path) in [
+            (other, "/app/installations/7/access_tokens"),
+            (Method::GET, "/app/installations/7/access_tokens"),
+            (Method::GET, "/app/hook/deliveries"),
+            (Method::PATCH, "/app/hook/config"),
+            (Method::PATCH, "/api/v3/app/hook/config"),
+            (Method::GET, "/api/v3x/app/installations"),
+            (Method::GET, "/app/Installations/7"),
+        ] {
+            assert!(asked(method.clone(), path, &[]).is_err(), "{method} {path}");
+        }
         for path in [
+            "/app/Installations/7/access_tokens",
+            "/app/installations/7/access_tokens.json",
             "/app/installations/8/access_tokens",
             "/app/installations/8",
             "/app/installations/07/access_tokens",

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use http::Method;
 use ring::rand::{SecureRandom, SystemRandom};
+use serde_json::Value;
 use understudy_policies::{HostName, HostPattern, RequestPath};
 use zeroize::Zeroizing;
 
@@ -126,8 +127,12 @@ impl Minting {
             return Err(MintError::Body(FieldError::Malformed));
         };
         let declared = self.fields.iter().filter_map(|declared| declared.field.tokens().first());
-        for name in declared.map(String::as_str).chain(["token_type"]) {
+        for name in declared.map(String::as_str).chain(["token_type", "permissions"]) {
             members.remove(name);
+        }
+        // Of GitHub: what the token is for. It is full of identifiers that look like anything.
+        if members.remove("repositories").is_some_and(|repositories| names_a_token(&repositories)) {
+            return Err(MintError::Undeclared);
         }
         match members.iter().any(|(name, value)| looks_like_a_token(name, value).is_some()) {
             true => Err(MintError::Undeclared),
@@ -154,6 +159,17 @@ impl Minting {
             placements: declared.placements.clone(),
             by: self.by.clone(),
         })
+    }
+}
+
+fn names_a_token(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(names_a_token),
+        Value::Object(members) => members.iter().any(|(name, value)| match value {
+            Value::String(text) => !text.is_empty() && name.to_ascii_lowercase().contains("token"),
+            value => names_a_token(value),
+        }),
+        _ => false,
     }
 }
 
