@@ -16,7 +16,7 @@ use understudy::proxy::Limits;
 use understudy_policies::{Policy, PolicySet};
 
 use crate::explained::agrees;
-use crate::world::{HOST, Options, TO_HOST, TO_OTHER, World};
+use crate::world::{HOST, Options, TO_HOST, TO_OTHER, World, vault};
 
 const PASSWORD: &str = "correct-horse-battery-staple";
 
@@ -30,6 +30,8 @@ type Stream = Box<dyn Duplex>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Good,
+    /// Offers to bind the login to its certificate.
+    Binds,
     /// Without TLS.
     NoTls,
     /// Answers the request for TLS, and says more in clear.
@@ -77,8 +79,11 @@ fn asks(code: u32, rest: &[u8]) -> Vec<u8> {
     message(b'R', &[&code.to_be_bytes(), rest])
 }
 
+/// What a server shows, and the hash of its certificate.
+type Shown = (TlsAcceptor, Vec<u8>);
+
 /// A server that knows the password.
-async fn serve(stream: TcpStream, tls: TlsAcceptor, way: Way, seen: Arc<Mutex<Seen>>) -> Option<()> {
+async fn serve(stream: TcpStream, (tls, leaf): Shown, way: Way, seen: Arc<Mutex<Seen>>) -> Option<()> {
     let mut stream: Stream = Box::new(stream);
     assert_eq!(packet_of(&mut stream).await?, tls_request()[4..]);
     if way == Way::NoTls {
@@ -102,6 +107,7 @@ async fn serve(stream: TcpStream, tls: TlsAcceptor, way: Way, seen: Arc<Mutex<Se
             tokio::time::sleep(Duration::from_secs(60)).await;
             Vec::new()
         }
+        Way::Binds => asks(10, b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0"),
         _ => asks(10, b"SCRAM-SHA-256\0\0"),
     };
     stream.write_all(&asked).await.ok()?;
@@ -110,7 +116,8 @@ async fn serve(stream: TcpStream, tls: TlsAcceptor, way: Way, seen: Arc<Mutex<Se
         let (_, answer) = message_of(&mut stream).await?;
         keep(&answer);
         let (mechanism, first) = understudy::connection::postgres::message::sasl_initial(&answer).ok()?;
-        let exchange = scram::Server::new(mechanism, first, None, "server", [7; 16]).ok()?;
+        let end_point = (way == Way::Binds).then_some(&leaf[..]);
+        let exchange = scram::Server::new(mechanism, first, end_point, "server", [7; 16]).ok()?;
         let mut said = exchange.first().to_owned();
         if way == Way::FewIterations {
             said = said.replace("i=4096", "i=1");
@@ -159,32 +166,29 @@ impl Bed {
     }
 
     async fn declared(more: &str, way: Way, rules: &'static str, limits: Limits) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let provider = format!("kind = \"postgres\"\n{more}");
-        let options = Options {
-            provider: provider.leak(),
-            value: PASSWORD,
-            rules,
-            limits,
-            dialled: Some(listener.local_addr().unwrap().port()),
-            ..Options::default()
-        };
-        let world = World::with(options).await;
+        Self::of(Options { provider: provider.leak(), rules, limits, ..Options::default() }, way).await
+    }
+
+    async fn of(options: Options, way: Way) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let dialled = Some(listener.local_addr().unwrap().port());
+        let world = World::with(Options { value: PASSWORD, dialled, ..options }).await;
         let (certificate, key) = &world.upstream.leaf_pem;
+        let leaf = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
         let config = rustls::ServerConfig::builder_with_provider(provider_of_tls())
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(
-                vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()],
-                PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
-            )
+            .with_single_cert(vec![leaf.clone()], PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap())
             .unwrap();
-        let (tls, seen) = (TlsAcceptor::from(Arc::new(config)), Arc::<Mutex<Seen>>::default());
+        let hash = ring::digest::digest(&ring::digest::SHA256, &leaf).as_ref().to_vec();
+        let shown = (TlsAcceptor::from(Arc::new(config)), hash);
+        let seen = Arc::<Mutex<Seen>>::default();
         let known = Arc::clone(&seen);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, tls.clone(), way, Arc::clone(&known)));
+                tokio::spawn(serve(stream, shown.clone(), way, Arc::clone(&known)));
             }
         });
         Self { world, seen }
@@ -491,6 +495,59 @@ async fn a_server_that_is_not_what_it_should_be_learns_nothing_and_the_container
         );
         assert!(!String::from_utf8_lossy(&seen.answers.concat()).contains(PASSWORD));
     }
+}
+
+#[tokio::test]
+async fn a_server_whose_certificate_does_not_hold_is_sent_nothing() {
+    const OF_OTHER: &str = "kind = \"postgres\"\nuser = \"app\"\nhosts = [\"other.example.com\"]";
+    const AT_OTHER: &str = "[[allow]]\nhost = \"other.example.com\"\npostgres = true\n";
+    let here =
+        Options { provider: "kind = \"postgres\"\nuser = \"app\"", rules: RULES, ..Options::default() };
+    let other = Options { provider: OF_OTHER, rules: AT_OTHER, ..Options::default() };
+    // Of an authority that nobody trusts; for another name.
+    for (options, to) in [(Options { trusted: false, ..here }, TO_HOST), (other, TO_OTHER)] {
+        let bed = Bed::of(options, Way::Good).await;
+        let mut stream: Stream = Box::new(bed.world.connect_at(bed.world.listener, (to, 5432).into()).await);
+        let told =
+            login(&mut stream, "app", "app", &bed.stand_in(), Channel::Unsupported).await.0.unwrap_err();
+        assert!(told.0 == "08001" && told.1.contains("upstream-untrusted"), "{told:?}");
+        assert_eq!(bed.line().await["reason"], "upstream-untrusted");
+        assert!(bed.seen.lock().unwrap().openings.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_login_is_bound_to_the_servers_certificate_where_it_offers_that() {
+    let bed = Bed::with(Way::Binds, RULES, Limits::default()).await;
+    drop(bed.session().await);
+    let seen = bed.seen.lock().unwrap();
+    assert!(seen.answers[0].starts_with(b"SCRAM-SHA-256-PLUS\0"), "{:?}", seen.answers);
+}
+
+/// Two secrets of one server: what lets in as one user is nothing as another.
+#[tokio::test]
+async fn the_stand_in_of_another_secret_lets_in_nobody() {
+    let bed = Bed::new().await;
+    let declared = |name: &str, user: &str| {
+        format!(
+            "[{name}]\nkind = \"postgres\"\nuser = {user:?}\nhosts = [{HOST:?}]\nenv = \"URL_{user}\"\n\
+             file = \"/run/secrets/{name}\"\ngrant-to = {{ harnesses = [\"generic\"] }}\n"
+        )
+    };
+    let both = declared("provider", "app") + &declared("second", "admin");
+    bed.world.vault.replace(Arc::new(vault(PASSWORD, &both)));
+    let second = bed.world.vault.current().secret("second").unwrap().stand_in().to_owned();
+    assert_ne!(second, bed.stand_in());
+    for granted in [&["provider"][..], &["provider", "second"]] {
+        let rights = bed.world.container.rights();
+        let grants = Arc::new(granted.iter().copied().collect());
+        bed.world.container.set_rights(Rights { grants, ..(*rights).clone() });
+        let mut stream = bed.plain().await;
+        let told = login(&mut stream, "app", "app", &second, Channel::Unsupported).await.0.unwrap_err();
+        assert!(told.1.contains("the stand-in of secret `second`"), "{told:?}");
+    }
+    assert!(bed.seen.lock().unwrap().openings.is_empty());
+    drop(bed.session().await);
 }
 
 #[tokio::test]
