@@ -21,10 +21,8 @@ use understudy_harnesses::Harnesses;
 
 /// Lets AI coding agents run unattended in Podman containers without giving them a real credential.
 ///
-/// `serve` is the sidecar. The other commands are for its operator: in the sidecar's container, as below, or on the host,
-/// where `make install` and the package put this program, too.
-///
-///     podman exec understudy /understudy status
+/// `serve` is the sidecar. The other commands are for its operator, in the sidecar's container (`podman exec understudy
+/// /understudy status`) or on the host, where `make install` and the package put this program, too.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Arguments {
