@@ -506,7 +506,12 @@ async fn a_server_whose_certificate_does_not_hold_is_sent_nothing() {
     let other = Options { provider: OF_OTHER, rules: AT_OTHER, ..Options::default() };
     // Of an authority that nobody trusts; for another name.
     for (options, to) in [(Options { trusted: false, ..here }, TO_HOST), (other, TO_OTHER)] {
-        let bed = Bed::of(options, Way::Good).await;
+        let (rules, bed) = (options.rules, Bed::of(options, Way::Good).await);
+        // Any denial that is about the host closes it.
+        let policy = Policy::parse("t", "t.toml", rules).unwrap();
+        let policy = Arc::new(PolicySet::combine(vec![Arc::new(policy)]));
+        let rights = bed.world.container.rights();
+        bed.world.container.set_rights(Rights { policy, ..(*rights).clone() });
         let mut stream: Stream = Box::new(bed.world.connect_at(bed.world.listener, (to, 5432).into()).await);
         let told =
             login(&mut stream, "app", "app", &bed.stand_in(), Channel::Unsupported).await.0.unwrap_err();

@@ -14,7 +14,7 @@ use understudy::audit::Audit;
 use understudy::connection::{self, OriginalDestination};
 use understudy::container::Container;
 use understudy::credentials::{
-    Catalogue, Grants, InstallationKey, KnownStandIns, Loading, Rights, Secret, Surroundings, Vault,
+    Catalogue, Grants, InstallationKey, KnownStandIns, Loading, Rights, Secret, Source, Surroundings, Vault,
     declaration, grants,
 };
 use understudy::current::Current;
@@ -62,6 +62,8 @@ pub(crate) const TO_LITERAL: [u8; 4] = [192, 0, 2, 1];
 pub(crate) const TO_NEVER_LOOKED_UP: [u8; 4] = [28, 0, 9, 9];
 
 pub(crate) const STAND_IN: &str = "sk-z2BAPz4JQ6MFLaVoLFO";
+/// The value of a secret that is read from a file of that name.
+const SECOND: &str = "the-value-of-a-second-secret";
 pub(crate) const REAL: &str = "sk-test-the-real-one-1";
 
 /// A provider at [`HOST`] that makes credentials for sessions.
@@ -372,7 +374,11 @@ pub(crate) fn vault(value: &str, declared: &str) -> Vault {
     let catalogue = Arc::new(Catalogue::new([("acme.toml".to_owned(), ACME.to_owned())]).unwrap());
     let declared = declaration::parse("secrets.toml", declared, &catalogue).unwrap();
     let key = InstallationKey::from_bytes(&[7; 32]);
-    let vault = Vault::new(declared, catalogue, &key, |_| Ok(Zeroizing::new(value.into()))).unwrap();
+    let read = |source: &Source| match source {
+        Source::File(path) if path.ends_with("second") => Ok(Zeroizing::new(SECOND.into())),
+        _ => Ok(Zeroizing::new(value.into())),
+    };
+    let vault = Vault::new(declared, catalogue, &key, read).unwrap();
     let expected = |secret: &Secret| {
         secret.ssh_key().is_some()
             || secret.postgres_password().is_some()
