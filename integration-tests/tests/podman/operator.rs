@@ -255,9 +255,9 @@ fn a_question_is_answered_by_a_key_on_a_terminal() {
     })
     .unwrap();
     for (key, host, status, verb) in [
-        (b'c', "shop.example", "HTTP 404", "allowed"),
+        (b'c', "shop.example", "HTTP 404", "allow"),
         (b'o', "other.example", "HTTP 404", "allowed"),
-        (b'd', "git.example", "HTTP 403", "denied"),
+        (b'd', "git.example", "HTTP 403", "deny"),
     ] {
         let url = format!("https://{host}/operator/asked");
         let asked = std::thread::scope(|scope| {
