@@ -281,7 +281,7 @@ mod tests {
             Verdict::Allowed { rule: "b.toml:3".into(), given: crate::Given::default() }
         );
         assert!(matches!(decide("codeberg.org"), Verdict::Allowed { .. }));
-        assert_eq!(policies.policy("pr").unwrap().rules().len(), 4);
+        assert_eq!(policies.policy("pr").unwrap().rules().len(), 5);
     }
 
     #[test]

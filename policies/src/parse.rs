@@ -431,6 +431,16 @@ mod tests {
             ("project", "POST", "git.example.net", 443, "/team/a.git/git-receive-pack", true),
             ("project", "POST", "git.example.net", 443, "/team/release.git/git-receive-pack", false),
             ("project", "POST", "git.example.net", 443, "/team/release.git/git-upload-pack", true),
+            (
+                "github-lfs",
+                "PUT",
+                "github-cloud.s3.amazonaws.com",
+                443,
+                "/alambic/media/7/01/23/0123?actor_id=1",
+                true,
+            ),
+            ("github-lfs", "POST", "lfs.github.com", 443, "/me/project/objects/0123/verify", true),
+            ("github-lfs", "POST", "lfs.github.com", 443, "/me/other/objects/0123/verify", false),
         ] {
             let verdict = decide(policy, method, host, port, target);
             let found = matches!(verdict, Verdict::Allowed { .. });
