@@ -169,7 +169,7 @@ impl PolicySet {
     }
 
     /// The place of the rule by which TLS to this host and port is passed through without being decrypted. None if any
-    /// denial is about them: what it asks for can be seen in requests only.
+    /// denial is about them: what it asks for can be seen in requests only; or a rule that says `inspect`.
     pub fn splice(&self, host: &HostName, port: u16) -> Option<(String, Given)> {
         if self.failed().is_some() {
             return None;
@@ -177,7 +177,7 @@ impl PolicySet {
         let about = self.index.about(host);
         let about = &about;
         let rules = |effect| self.rules(about, effect).filter(move |rule| rule.ports.contain(port));
-        if rules(Effect::Deny).next().is_some() {
+        if rules(Effect::Deny).next().is_some() || rules(Effect::Allow).any(|rule| rule.inspect) {
             return None;
         }
         let spliced: Vec<&Rule> = rules(Effect::Allow).filter(|rule| rule.splice).collect();
@@ -433,6 +433,16 @@ mod tests {
         assert_eq!(of(&denied, "a.example.com", 443), None);
         assert_eq!(of(&denied, "a.example.com", 8443).as_deref(), Some("s.toml:2"));
         assert_eq!(of(&both.replace("splice = true", "splice = false"), "a.example.com", 443), None);
+        // Of whichever policy, and whatever else that rule asks for.
+        let inspect = |rest: &str| rule("a.example.com", &format!("inspect = true\n{rest}"));
+        for more in ["", "port = [443, 80]\n", "methods = \"GET\"\npaths = \"/v1\"\n"] {
+            let set = set(&[("i", &inspect(more)), ("s", &rule("*.example.com", "splice = true\n"))]);
+            assert_eq!(set.splice(&host("a.example.com"), 443), None, "{more}");
+            assert!(set.splice(&host("b.example.com"), 443).is_some(), "{more}");
+            assert!(matches!(set.decide(&host("a.example.com"), 443), Verdict::Allowed { .. }));
+        }
+        let elsewhere = format!("{both}{}", inspect("port = 444\n"));
+        assert_eq!(of(&elsewhere, "a.example.com", 443).as_deref(), Some("s.toml:2"));
         let mut broken = set(&[("s", &both)]);
         broken.policies.push(Arc::new(Policy::failed("x", "no")));
         assert_eq!(broken.splice(&host("a.example.com"), 443), None);

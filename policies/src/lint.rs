@@ -19,6 +19,9 @@ pub(crate) const MOST: usize = 4_000_000;
 
 const MANY: &str = "so many rules are about the same hosts that from here on nobody looked whether they add anything to each other";
 
+/// Rules with `inspect` that one with `splice` is compared with.
+const MOST_INSPECTED: usize = 1000;
+
 const UNSEEN: &str = "so many [[deny]] rules are about the same hosts that from here on nobody looked which [[allow]] can never match";
 
 const SPLICED: &str = "`splice`: nobody sees which host, path or data is inside, and where many share one server it \
@@ -47,6 +50,7 @@ pub(crate) fn lint(rules: &[Rule]) -> Vec<String> {
     found.extend(looked.vain.iter().map(|vain| (vain.allow.1, in_vain(vain))));
     found.extend(looked.left.map(|(_, rule)| (rule, UNSEEN.to_owned())));
     found.extend(superfluous(&placed));
+    found.extend(never_spliced(&placed));
     found.sort_by_key(|(rule, what)| (line(rule), what.clone()));
     found.into_iter().map(|(rule, what)| at(rule, &what)).collect()
 }
@@ -134,10 +138,30 @@ fn superfluous<'r>(rules: &[Placed<'r>]) -> Vec<(&'r Rule, String)> {
     found
 }
 
+/// Rules whose hosts are all decrypted by another that says so.
+fn never_spliced<'r>(rules: &[Placed<'r>]) -> Vec<(&'r Rule, String)> {
+    let mut inspected = Index::default();
+    rules.iter().filter(|(_, rule)| rule.inspect).for_each(|(at, rule)| inspected.add(*at, rule));
+    let told = rules.iter().filter(|(_, rule)| rule.splice).filter_map(|(_, rule)| {
+        let about = inspected.covering(rule.hosts.first()?);
+        let others = about.into_iter().take(MOST_INSPECTED).filter_map(|at| rules.get(at.1));
+        let (_, other) = others.into_iter().find(|(_, other)| other.covers(rule))?;
+        Some((
+            *rule,
+            format!(
+                "`splice` of the rule about {} never applies: the one at {} says `inspect`; leave out one of them",
+                hosts(rule),
+                other.place
+            ),
+        ))
+    });
+    told.collect()
+}
+
 /// What `other` makes of `rule`, which comes before it, after it, or is it.
 fn adds_nothing(rule: &Rule, other: &Rule, order: Ordering) -> Option<String> {
     // What is spliced is not what is decrypted, though both be allowed.
-    let ways = |rule: &Rule| (rule.splice, rule.tcp, rule.postgres.clone(), rule.terms.clone());
+    let ways = |rule: &Rule| (rule.splice, rule.inspect, rule.tcp, rule.postgres.clone(), rule.terms.clone());
     if order.is_eq() || other.effect != rule.effect || !other.covers(rule) || ways(other) != ways(rule) {
         return None;
     }
@@ -208,6 +232,19 @@ mod tests {
             let found = warnings(&text);
             assert!(found.len() == 1 && found[0].starts_with(said), "{text}{found:?}");
         }
+    }
+
+    #[test]
+    fn a_splice_that_another_rule_ends_is_told_and_a_narrower_one_is_meant() {
+        let rule = |host: &str, key: &str| format!("[[allow]]\nhost = {host:?}\n{key} = true\n");
+        let told = |splice: &str, inspect: &str| {
+            let text = rule(splice, "splice") + &rule(inspect, "inspect");
+            let said = "w.toml:2:8: `splice` of the rule about `a.example` never applies: the one at w.toml:5 says `inspect`;";
+            warnings(&text).iter().any(|line| line.starts_with(said))
+        };
+        assert!(told("a.example", "a.example"));
+        assert!(!told("*.b.example", "a.b.example"));
+        assert_eq!(warnings(&(rule("a.b.example", "inspect") + &rule("*.b.example", "splice"))).len(), 1);
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct Rule {
     pub conditions: Conditions,
     /// Whether TLS to its hosts is passed through without being decrypted. Only of an allowance without conditions.
     pub splice: bool,
+    /// TLS to its hosts is decrypted, whatever other rules pass through.
+    pub inspect: bool,
     /// It is about bytes that are neither TLS nor HTTP, and about nothing else.
     pub tcp: bool,
     /// It is about sessions of PostgreSQL with these databases (with every one if it is empty), and about nothing else.
@@ -138,8 +140,8 @@ impl Rule {
         let conditions = Conditions::default();
         let terms = Terms::default();
         let place = place.into();
-        let (splice, tcp, postgres, note, column) = Default::default();
-        Self { effect, hosts, ports, conditions, splice, tcp, postgres, terms, note, place, column }
+        let (splice, inspect, tcp, postgres, note, column) = Default::default();
+        Self { effect, hosts, ports, conditions, splice, inspect, tcp, postgres, terms, note, place, column }
     }
 
     /// Whether every request that `other` is about is one that this rule is about, as far as hosts and ports go.

@@ -130,6 +130,7 @@ impl Source<'_> {
         let splice = self.unseen("splice", &raw.splice, effect, &raw)?;
         let tcp = self.unseen("tcp", &raw.tcp, effect, &raw)?;
         let postgres = self.postgres(effect, &raw)?;
+        let inspect = self.inspect(effect, &raw)?;
         self.only_one_of(&raw)?;
         let terms = self.terms(effect, &raw)?;
         Ok(Rule {
@@ -138,6 +139,7 @@ impl Source<'_> {
             ports: self.ports(effect, raw.port, if postgres.is_some() { POSTGRES } else { HTTPS })?,
             conditions: self.conditions(effect, raw.methods, raw.paths, raw.query, raw.git, raw.repos)?,
             splice,
+            inspect,
             tcp,
             postgres,
             terms,
@@ -179,12 +181,21 @@ impl Source<'_> {
         }
     }
 
+    fn inspect(&self, effect: Effect, raw: &RawRule) -> Result<bool, DocumentError> {
+        let Some(inspect) = &raw.inspect else { return Ok(false) };
+        let message = match (*inspect.get_ref(), effect) {
+            (true, Effect::Allow) => return Ok(true),
+            (true, Effect::Deny) => {
+                "`inspect` is for an [[allow]]; what a [[deny]] is about is looked into anyway"
+            }
+            (false, _) => {
+                "`inspect` is what is done with every host; where it must not be, write `splice = true`"
+            }
+        };
+        Err(self.error(inspect.span().start, message))
+    }
+
     fn only_one_of(&self, raw: &RawRule) -> Result<(), DocumentError> {
-        if let Some(inspect) = raw.inspect.as_ref().filter(|inspect| !*inspect.get_ref()) {
-            let message =
-                "`inspect` is what is done with every host; where it must not be, write `splice = true`";
-            return Err(self.error(inspect.span().start, message));
-        }
         let flags = [
             ("inspect", &raw.inspect),
             ("splice", &raw.splice),
@@ -526,6 +537,7 @@ mod tests {
                 "[[allow]]\nhost = \"a.b\"\ninspect = false",
                 "p.toml:3:11: `inspect` is what is done with every",
             ),
+            ("[[deny]]\nhost = \"a.b\"\ninspect = true", "p.toml:3:11: `inspect` is for an [[allow]]"),
             ("[[deny]]\nhost = \"a.b\"\nsplice = true", "p.toml:3:10: `splice` is for an [[allow]]"),
             ("[[allow]]\nhost = \"a.b\"\nsplice = 1", "p.toml:3:10: invalid type: integer"),
             (
