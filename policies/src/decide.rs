@@ -81,8 +81,18 @@ impl PolicySet {
         if let Some(failed) = self.failed() {
             return failed;
         }
-        let about = self.index.about(request.host);
-        let rules = |effect| self.rules(&about, effect).filter(|rule| rule.ports.contain(request.port));
+        // What many rules about one host say is found by the path, which all of them are asked for where it cannot be told.
+        let near = request.path.is_ok().then(|| self.judge(request, &self.index.near(request)));
+        match near {
+            Some(decided @ (Verdict::Allowed { .. } | Verdict::Denied { .. })) => decided,
+            // For the reason, all of them.
+            _ => self.judge(request, &self.index.about(request.host)),
+        }
+    }
+
+    /// By the rules at these positions.
+    fn judge(&self, request: &Request<'_>, about: &[Position]) -> Verdict {
+        let rules = |effect| self.rules(about, effect).filter(|rule| rule.ports.contain(request.port));
         let mut unclear = None;
         for rule in rules(Effect::Deny) {
             match rule.conditions.possibly(request) {
@@ -117,7 +127,7 @@ impl PolicySet {
             methods.dedup();
             return Verdict::NoMethod { methods };
         }
-        self.no_host_or_port(&about)
+        self.no_host_or_port(about)
     }
 
     /// Whether any request to this host and port may be made, as far as can be told before there is one.
@@ -659,6 +669,17 @@ mod tests {
             let set = set(&[("p", &text), ("all", "open = true")]);
             prop_assert!(!allows(&set, &host, port, &method, &target));
             prop_assert!(!set.may_permit(&host));
+        }
+
+        /// Rules that the path passes over say nothing of it.
+        #[test]
+        fn those_near_a_request_decide_as_all_of_them(
+            rules in rules(), name in "[ab]\\.x|c\\.a\\.x", method in "GET|POST|PUT", target in target(),
+        ) {
+            let (host, set) = (host(&name), set(&[("p", &text(&rules))]));
+            let request = Request::new(&host, 443, &method, &target);
+            let all = set.judge(&request, &set.index.about(&host));
+            prop_assert_eq!(set.decide_request(&request), all);
         }
 
         #[test]

@@ -24,10 +24,10 @@ pub enum Access {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Endpoint {
+pub(crate) struct Endpoint {
     /// None: each that may change something.
-    method: Option<&'static str>,
-    path: PathPattern,
+    pub(crate) method: Option<&'static str>,
+    pub(crate) path: PathPattern,
     /// The whole query, if it matters: which of two programs `info/refs` is asked of.
     service: Option<&'static str>,
 }
@@ -90,6 +90,12 @@ impl Git {
         Ok(Self { access, read: read?, write: write?, no_write: no_write?, repositories })
     }
 
+    /// Of the paths that it is about.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &PathPattern> {
+        let all = [&self.read, &self.write, &self.no_write].into_iter().flatten();
+        all.map(|endpoint| &endpoint.path)
+    }
+
     pub(crate) fn methods(&self) -> Vec<String> {
         let methods = match self.access {
             Access::Read => &["GET", "POST"][..],
@@ -98,10 +104,21 @@ impl Git {
         methods.iter().map(|method| (*method).to_owned()).collect()
     }
 
+    /// What a rule with it allows.
+    pub(crate) fn allowed(&self) -> impl Iterator<Item = &Endpoint> {
+        let write: &[Endpoint] = if self.access == Access::Write { &self.write } else { &[] };
+        self.read.iter().chain(write)
+    }
+
+    /// What one denies.
+    pub(crate) fn denied(&self) -> impl Iterator<Item = &Endpoint> {
+        let read: &[Endpoint] = if self.access == Access::Read { &self.read } else { &[] };
+        self.no_write.iter().chain(read)
+    }
+
     /// Of a rule that allows: `write` takes `read` in.
     pub(crate) fn surely(&self, request: &Request<'_>) -> Fit {
-        let write: &[Endpoint] = if self.access == Access::Write { &self.write } else { &[] };
-        fit(request.method, request, self.read.iter().chain(write), |endpoint| {
+        fit(request.method, request, self.allowed(), |endpoint| {
             let service = endpoint.service.is_none_or(|service| {
                 request.query().and_then(|query| query.strip_prefix("service=")) == Some(service)
             });
@@ -111,16 +128,27 @@ impl Git {
 
     /// Of a rule that denies: `read` takes `write` in.
     pub(crate) fn possibly(&self, request: &Request<'_>) -> Fit {
-        let read: &[Endpoint] = if self.access == Access::Read { &self.read } else { &[] };
         // Some servers ignore letter case.
         let method = request.method.to_ascii_uppercase();
-        fit(&method, request, self.no_write.iter().chain(read), |endpoint| {
+        fit(&method, request, self.denied(), |endpoint| {
             let query = request.query().unwrap_or_default();
             let service = endpoint
                 .service
                 .is_none_or(|service| query.contains('%') || query.to_ascii_lowercase().contains(service));
             service && request.path.is_ok() && endpoint.path.matches_possibly(request.readings())
         })
+    }
+}
+
+impl Endpoint {
+    /// Of a denial: whether it takes every request that an allowance with the other allows.
+    pub(crate) fn takes(&self, other: &Self) -> bool {
+        let method = match (self.method, other.method) {
+            (None, Some(method)) => !matches!(method, "GET" | "HEAD"),
+            (one, other) => one == other,
+        };
+        let service = self.service.is_none() || self.service == other.service;
+        method && service && self.path.surely_takes(&other.path)
     }
 }
 

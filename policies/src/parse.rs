@@ -296,7 +296,9 @@ impl Source<'_> {
                 paths: paths
                     .map(|list| self.each("paths", &list, |item| item.parse()))
                     .transpose()?
-                    .unwrap_or_default(),
+                    .into_iter()
+                    .flatten()
+                    .collect(),
                 query: query.map(|list| list.into_inner().0),
                 git: None,
             });
