@@ -9,7 +9,7 @@ use std::fmt;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::document::{self, OneOrMany, closest, position};
+use crate::document::{self, Items, closest, position};
 use crate::{DocumentError, Effect, HostPattern, Policy, PolicySet, Ports, Rule, annotation, builtin};
 pub use concerned::Concerned;
 pub use require::{Held, Missing, Requirement};
@@ -111,7 +111,7 @@ impl Ceiling {
             deny: source.hosts("deny", raw.deny)?,
             allow_hosts: source.hosts("allow-hosts", annotations.allow_hosts)?,
             annotations: source.annotations(annotations.forbid, known)?,
-            open: raw.policies.as_ref().and_then(|raw| raw.open.clone()).map(|list| source.limit(list).0),
+            open: raw.policies.as_ref().and_then(|raw| raw.open.clone()).map(|list| source.limit(list)),
             log: raw.modes.as_ref().and_then(|raw| raw.log),
             modes: source.modes(raw.modes)?,
             policies: source.names(raw.policies.map(|raw| [raw.allow, raw.forbid])),
@@ -297,7 +297,7 @@ impl Names {
     }
 }
 
-type List = Option<Spanned<OneOrMany<String>>>;
+type List = Option<Items<String>>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -354,8 +354,7 @@ struct Source<'a> {
 impl Source<'_> {
     fn hosts(&self, key: &str, list: List) -> Result<Option<Limit<Reach>>, DocumentError> {
         let Some(list) = list else { return Ok(None) };
-        let at = list.span().start;
-        let parse = |host: &String| {
+        let parse = |(at, host): (usize, &String)| {
             // Whoever trusts every annotation must be able to say so.
             if key == "allow-hosts" && host == "*" {
                 return Ok(Reach { host: HostPattern::Everything, port: None });
@@ -364,31 +363,28 @@ impl Source<'_> {
                 .map_err(|error| self.error(at, format!("`{key}`: {host:?}: {error}")))?;
             Ok(Reach { host: pattern, port })
         };
-        let items = list.get_ref().0.iter().map(parse).collect::<Result<_, _>>()?;
-        Ok(Some(Limit { items, place: self.place(at) }))
+        let items = list.iter().map(parse).collect::<Result<_, _>>()?;
+        Ok(Some(Limit { items, place: self.place(list.at()) }))
     }
 
     fn annotations(&self, list: List, known: &[&str]) -> Result<Option<Limit<String>>, DocumentError> {
-        let limit = list.map(|list| self.limit(list));
-        let Some((limit, at)) = limit else { return Ok(None) };
-        if let Some(unknown) = limit.items.iter().find(|item| !known.contains(&item.as_str())) {
+        let Some(list) = list else { return Ok(None) };
+        if let Some((at, unknown)) = list.iter().find(|(_, item)| !known.contains(&item.as_str())) {
             let meant = match closest(unknown, known.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("known are: {}", known.join(", ")),
             };
             return Err(self.error(at, format!("`forbid`: no annotation {unknown:?} exists; {meant}")));
         }
-        Ok(Some(limit))
+        Ok(Some(self.limit(list)))
     }
 
     fn modes(&self, raw: Option<RawModes>) -> Result<Names, DocumentError> {
         let lists = raw.map(|raw| [raw.allow, raw.forbid]);
         for list in lists.iter().flatten().flatten() {
-            if let Some(unknown) = list.get_ref().0.iter().find(|mode| !MODES.contains(&mode.as_str())) {
+            if let Some((at, unknown)) = list.iter().find(|(_, mode)| !MODES.contains(&mode.as_str())) {
                 let known = MODES.join(", ");
-                return Err(
-                    self.error(list.span().start, format!("no mode {unknown:?} exists; known are: {known}"))
-                );
+                return Err(self.error(at, format!("no mode {unknown:?} exists; known are: {known}")));
             }
         }
         Ok(self.names(lists))
@@ -396,7 +392,7 @@ impl Source<'_> {
 
     fn names(&self, lists: Option<[List; 2]>) -> Names {
         let [allow, forbid] = lists.unwrap_or_default();
-        let limit = |list: List| list.map(|list| self.limit(list).0);
+        let limit = |list: List| list.map(|list| self.limit(list));
         Names { allow: limit(allow), forbid: limit(forbid) }
     }
 
@@ -410,7 +406,7 @@ impl Source<'_> {
             return match images.or(labels) {
                 Some(list) => {
                     let without = "images or labels without `required = true` would require nothing";
-                    Err(self.error(list.span().start, without.to_owned()))
+                    Err(self.error(list.at(), without.to_owned()))
                 }
                 None => Ok(None),
             };
@@ -422,18 +418,18 @@ impl Source<'_> {
     fn concerned(&self, images: List, labels: List) -> Result<Concerned, DocumentError> {
         let patterns = |list: List| {
             let Some(list) = list else { return Ok(Vec::new()) };
-            if list.get_ref().0.is_empty() || list.get_ref().0.iter().any(String::is_empty) {
+            if list.is_empty() || list.iter().any(|(_, pattern)| pattern.is_empty()) {
                 let empty = "an empty list or pattern is about no container; leave it out, or name those that are meant";
-                return Err(self.error(list.span().start, empty.to_owned()));
+                return Err(self.error(list.at(), empty.to_owned()));
             }
-            Ok(list.into_inner().0)
+            Ok(list.into_values())
         };
         Ok(Concerned { images: patterns(images)?, labels: patterns(labels)? })
     }
 
-    fn limit(&self, list: Spanned<OneOrMany<String>>) -> (Limit<String>, usize) {
-        let at = list.span().start;
-        (Limit { items: list.into_inner().0, place: self.place(at) }, at)
+    fn limit(&self, list: Items<String>) -> Limit<String> {
+        let place = self.place(list.at());
+        Limit { items: list.into_values(), place }
     }
 
     fn place(&self, at: usize) -> String {
@@ -664,6 +660,12 @@ mod tests {
             ("colours = []", "/m.toml:1:1: unknown key `colours`; "),
             ("hosts = \"*.com\"", "/m.toml:1:9: `hosts`: \"*.com\": `*.com` would match"),
             ("\n[annotations]\nforbid = \"understudy.alow\"", "/m.toml:3:10: `forbid`: no annotation"),
+            ("hosts = [\n  \"a.example\",\n  \"*.com\"]", "/m.toml:3:3: `hosts`: \"*.com\""),
+            (
+                "modes.forbid = [\"log\",\n\"lag\"]",
+                "/m.toml:2:1: no mode \"lag\" exists; known are: deny, ask, log",
+            ),
+            ("modes.allow = \"\"", "/m.toml:1:15: no mode \"\" exists"),
             ("required-images = \"a\"", "/m.toml:1:19: images or labels without"),
             ("required = true\nrequired-labels = []", "/m.toml:2:19: an empty list or pattern"),
             ("[policies]\ndeny = \"a\"", "/m.toml:2:1: unknown key `deny`"),

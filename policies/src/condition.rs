@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use crate::git::Git;
 use crate::path::PathIndex;
-use crate::{PathError, PathPattern, Request};
+use crate::{Effect, PathError, PathPattern, Request};
 
 /// Empty: any request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,6 +46,25 @@ pub(crate) enum Fit {
 impl Conditions {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether whatever meets `other` meets this, of two rules of this effect.
+    pub(crate) fn cover(&self, other: &Self, effect: Effect) -> bool {
+        let methods = self.methods.is_empty()
+            || !other.methods.is_empty() && other.methods.iter().all(|method| self.has_method(method));
+        let covers = |own: &PathPattern, path: &PathPattern| match effect {
+            Effect::Allow => own.covers(path),
+            Effect::Deny => own.takes(path),
+        };
+        let paths = self.paths.is_empty()
+            || !other.paths.is_empty() && other.paths.iter().all(|path| self.paths.cover(path, covers));
+        let query = match (&self.query, &other.query) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(own), Some(keys)) => keys.iter().all(|key| own.contains(key)),
+        };
+        let git = self.git == other.git || *self == Self::default();
+        git && methods && paths && query
     }
 
     /// The patterns of which a path must match one; none if any path will do.
@@ -127,6 +146,19 @@ impl Paths {
             Some(index) => {
                 let about = index.about(request.readings());
                 about.into_iter().filter_map(|at| self.list.get(at)).any(matches)
+            }
+        }
+    }
+}
+
+impl Paths {
+    /// Whether one covers this one, as `covers` has it.
+    fn cover(&self, path: &PathPattern, covers: impl Fn(&PathPattern, &PathPattern) -> bool) -> bool {
+        match &self.index {
+            None => self.list.iter().any(|own| covers(own, path)),
+            Some(index) => {
+                let about = index.covering(Some(path));
+                about.into_iter().filter_map(|at| self.list.get(at)).any(|own| covers(own, path))
             }
         }
     }

@@ -287,15 +287,19 @@ mod tests {
     #[test]
     fn what_cannot_be_extended_fails_by_name() {
         for (text, said) in [
-            ("extends = \"x\"", "x.toml:1: `extends`: policy `x` extends itself"),
+            ("extends = \"x\"", "x.toml:1:11: `extends`: policy `x` extends itself"),
+            (
+                "extends = [\n  \"locked\",\n  \"nosuch\",\n]",
+                "x.toml:3:3: `extends`: there is no policy \"nosuch\"",
+            ),
             ("extends = \"y\"", "`extends`: policy `x` extends itself, through x, y"),
             (
                 "extends = \"git-host\"",
-                "x.toml:1: `extends`: there is no policy \"git-host\"; did you mean `git-hosts`?",
+                "x.toml:1:11: `extends`: there is no policy \"git-host\"; did you mean `git-hosts`?",
             ),
-            ("extends = \"harness-only\"", "x.toml:1: `extends`: `harness-only` is another for each"),
-            ("extends = \"broken\"", "x.toml:1: `extends`: policy `broken`: broken.toml:1:1"),
-            ("extends = \"github-pr\"", "x.toml:1: `extends`: policy `github-pr`: it needs repositories"),
+            ("extends = \"harness-only\"", "x.toml:1:11: `extends`: `harness-only` is another for each"),
+            ("extends = \"broken\"", "x.toml:1:11: `extends`: policy `broken`: broken.toml:1:1"),
+            ("extends = \"github-pr\"", "x.toml:1:11: `extends`: policy `github-pr`: it needs repositories"),
         ] {
             let policies =
                 library(&[("x", text), ("y", "extends = [\"locked\", \"x\"]"), ("broken", "hots = 1")]);

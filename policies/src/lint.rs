@@ -3,7 +3,6 @@
 mod vain;
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 
 use crate::index::Index;
 use crate::{Effect, HostPattern, Rule};
@@ -109,29 +108,26 @@ fn denials(by: &[Placed<'_>]) -> String {
     format!("the [[deny]] rule{plural} at {}{more}", places.join(", "))
 }
 
-/// Rules that add nothing to another of the same effect. Those that can make one superfluous have its conditions, or none.
+/// Rules that add nothing to another of the same effect.
 fn superfluous<'r>(rules: &[Placed<'r>]) -> Vec<(&'r Rule, String)> {
-    let conditions: Vec<String> = rules.iter().map(|(_, rule)| rule.conditions.to_string()).collect();
-    let mut by_conditions: HashMap<&str, Index> = HashMap::new();
-    for (conditions, (at, rule)) in conditions.iter().zip(rules) {
-        by_conditions.entry(conditions).or_default().add(*at, rule);
-    }
     let (mut found, mut left) = (Vec::new(), MOST);
-    for (own, (at, rule)) in conditions.iter().zip(rules) {
-        let Some(first) = rule.hosts.first() else { continue };
-        let groups = ["", own.as_str()].into_iter().take(if own.is_empty() { 1 } else { 2 });
-        let about =
-            groups.filter_map(|group| by_conditions.get(group)).flat_map(|index| index.covering(first));
-        for other_at in about {
-            let Some(rest) = left.checked_sub(1) else {
-                found.push((*rule, MANY.to_owned()));
-                return found;
-            };
-            left = rest;
-            let other = rules.get(other_at.1).map(|(_, other)| *other);
-            if let Some(what) = other.and_then(|other| adds_nothing(rule, other, at.cmp(&other_at))) {
-                found.push((*rule, what));
-                break;
+    for effect in [Effect::Allow, Effect::Deny] {
+        let mut index = Index::default();
+        let own = || rules.iter().filter(|(_, rule)| rule.effect == effect);
+        own().for_each(|(at, rule)| index.add(*at, rule));
+        for (at, rule) in own() {
+            let Some(first) = rule.hosts.first() else { continue };
+            for other_at in index.covering_near(first, rule.conditions.patterns().next()) {
+                let Some(rest) = left.checked_sub(1 + rule.conditions.patterns().count()) else {
+                    found.push((*rule, MANY.to_owned()));
+                    return found;
+                };
+                left = rest;
+                let other = rules.get(other_at.1).map(|(_, other)| *other);
+                if let Some(what) = other.and_then(|other| adds_nothing(rule, other, at.cmp(&other_at))) {
+                    found.push((*rule, what));
+                    break;
+                }
             }
         }
     }
@@ -162,10 +158,12 @@ fn never_spliced<'r>(rules: &[Placed<'r>]) -> Vec<(&'r Rule, String)> {
 fn adds_nothing(rule: &Rule, other: &Rule, order: Ordering) -> Option<String> {
     // What is spliced is not what is decrypted, though both be allowed.
     let ways = |rule: &Rule| (rule.splice, rule.inspect, rule.tcp, rule.postgres.clone(), rule.terms.clone());
-    if order.is_eq() || other.effect != rule.effect || !other.covers(rule) || ways(other) != ways(rule) {
+    let covers =
+        |one: &Rule, other: &Rule| one.covers(other) && one.conditions.cover(&other.conditions, rule.effect);
+    if order.is_eq() || ways(other) != ways(rule) || !covers(other, rule) {
         return None;
     }
-    if other.conditions == rule.conditions && rule.covers(other) {
+    if covers(rule, other) {
         return order.is_gt().then(|| {
             format!(
                 "this rule about {} says the same as the one at {}; leave it out",
@@ -174,14 +172,11 @@ fn adds_nothing(rule: &Rule, other: &Rule, order: Ordering) -> Option<String> {
             )
         });
     }
-    // Of two that cover each other, the one with conditions is in vain, wherever it stands.
-    other.conditions.is_empty().then(|| {
-        format!(
-            "this rule about {} adds nothing to the one at {}; leave one of them out",
-            hosts(rule),
-            other.place
-        )
-    })
+    Some(format!(
+        "this rule about {} adds nothing to the one at {}; leave one of them out",
+        hosts(rule),
+        other.place
+    ))
 }
 
 /// As they are read, the first of many.
@@ -221,6 +216,24 @@ mod tests {
                 "w.toml:2:8: this rule about `a.example` adds nothing",
             ),
             (
+                allow("\"a.example\"\nmethods = [\"GET\", \"PUT\"]")
+                    + &allow("\"a.example\"\nmethods = [\"HEAD\", \"PUT\"]"),
+                "w.toml:5:8: this rule about `a.example` adds nothing to the one at w.toml:2;",
+            ),
+            (
+                allow("\"a.example\"\npaths = [\"/v1/x\", \"/v2/*\"]")
+                    + &allow("\"a.example\"\npaths = [\"/v2/**\", \"/v1/*\"]"),
+                "w.toml:2:8: this rule about `a.example` adds nothing",
+            ),
+            (
+                allow("\"a.example\"\nquery = \"k\"") + &allow("\"a.example\"\nquery = [\"l\", \"k\"]"),
+                "w.toml:2:8: this rule about `a.example` adds nothing",
+            ),
+            (
+                deny("\"a.example\"\npaths = \"/Keys/**\"") + &deny("\"a.example\"\npaths = \"/keys/**\""),
+                "w.toml:5:8: this rule about `a.example` says the same as the one at w.toml:2;",
+            ),
+            (
                 allow("\"a.example\"") + &deny("[\"a.example\", \"b.example\"]"),
                 "w.toml:2:8: this rule about `a.example` can never match: the [[deny]] rule at w.toml:4 wins over it; leave",
             ),
@@ -254,6 +267,10 @@ mod tests {
             "[[allow]]\nhost = \"*.b.example\"\n[[deny]]\nhost = \"a.b.example\"\n",
             "[[allow]]\nhost = \"a.example\"\n[[deny]]\nhost = \"a.example\"\nmethods = \"DELETE\"\n",
             "[[allow]]\nhost = \"a.example\"\nmethods = \"GET\"\n[[allow]]\nhost = \"a.example\"\npaths = \"/a\"\n",
+            "[[allow]]\nhost = \"a.example\"\npaths = \"/Keys\"\n[[allow]]\nhost = \"a.example\"\npaths = \"/keys\"\n",
+            "[[allow]]\nhost = \"a.example\"\nquery = []\n[[allow]]\nhost = \"a.example\"\npaths = \"/a\"\nquery = [\"k\"]\n",
+            "[[deny]]\nhost = \"a.example\"\nquery = \"k\"\n[[deny]]\nhost = \"a.example\"\nquery = \"l\"\n",
+            "[[allow]]\nhost = \"*.b.example\"\n[[allow]]\nhost = \"a.b.example\"\ninspect = true\n",
             "[[deny]]\nhost = \"*.github.io\"\n",
         ] {
             assert!(warnings(text).is_empty(), "{text}{:?}", warnings(text));

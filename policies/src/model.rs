@@ -20,7 +20,7 @@ pub struct Extends {
     pub policy: String,
     /// What `github-pr` may be pushed to.
     pub repos: Vec<String>,
-    /// `web.toml:1`.
+    /// `web.toml:1:12`.
     pub place: String,
 }
 
