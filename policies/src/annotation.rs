@@ -88,8 +88,8 @@ mod tests {
             ("a.example:https", "the port"),
             ("a.example:", "the port"),
             ("https://a.example", "a scheme or path"),
-            ("10.0.0.1:443", "address literal"),
-            ("[::1]:443", "\"[::1]:443\""),
+            ("10.0.0.1:443", "an address, which no rule is about; give it a name below `[names]`"),
+            ("[::1]:443", "\"[::1]:443\": an address"),
             ("a.example*", "`*` stands only at the start"),
         ] {
             let found = Policy::from_allow_annotation(text).unwrap_err().to_string();

@@ -83,7 +83,7 @@ fn hosts(policy: &Policy) -> BTreeSet<String> {
 
 #[test]
 fn hosts_that_are_none_or_look_like_others_are_refused_or_what_browsers_make_of_them() {
-    let more = [("good.example\\@evil.example", None), ("*.example.com", None), ("*", None), ("", None)];
+    let more = ["good.example\\@evil.example", "*.example.com", "*", ""].map(|host| (host, Err("")));
     for (host, name) in HOSTS.into_iter().chain(more) {
         // Who is asked is what stands behind the user.
         let host = host.strip_prefix("user@").map_or(host, |_| "[::1]");
@@ -92,8 +92,8 @@ fn hosts_that_are_none_or_look_like_others_are_refused_or_what_browsers_make_of_
         for (file, text) in quoted(&url).into_iter().chain(if plain { bare(&url) } else { Vec::new() }) {
             let proposal = propose_from(file, text.as_bytes());
             let found = hosts(&policy(&proposal.text));
-            assert_eq!(found, name.map(str::to_owned).into_iter().collect(), "{host:?} in {file}");
-            assert_eq!(proposal.problems.is_empty(), name.is_some(), "{host:?} in {file}: {proposal:?}");
+            assert_eq!(found, name.ok().map(str::to_owned).into_iter().collect(), "{host:?} in {file}");
+            assert_eq!(proposal.problems.is_empty(), name.is_ok(), "{host:?} in {file}: {proposal:?}");
             let odd = |c: char| c != '\n' && !(c == ' ' || c.is_ascii_graphic());
             assert!(!proposal.text.contains(odd), "{host:?} in {file}: {:?}", proposal.text);
         }
