@@ -33,7 +33,7 @@ impl Policy {
             let ports = Ports::These(vec![port.unwrap_or(443)]);
             Ok(Rule::new(Effect::Allow, vec![host], ports, format!("annotation {NAME}")))
         });
-        Ok(Self::new(NAME, rules.collect::<Result<_, _>>()?))
+        Ok(Self::new(NAME, rules.collect::<Result<_, _>>()?).looked_at())
     }
 }
 
@@ -71,6 +71,16 @@ mod tests {
         assert_eq!(decide("b.example", 443), Verdict::NoPort { ports: vec![8443] });
         assert_eq!(decide("x.c.example", 80), allowed);
         assert_eq!(decide("c.example", 80), Verdict::NoHost);
+    }
+
+    #[test]
+    fn what_a_file_is_warned_of_an_annotation_is_too() {
+        let warnings = |text: &str| Policy::from_allow_annotation(text).unwrap().warnings().to_vec();
+        let said = "annotation understudy.allow: anybody can have a name below `github.io`, where";
+        let found = warnings("a.example,*.github.io");
+        assert!(found.len() == 1 && found[0].starts_with(said), "{found:?}");
+        assert_eq!(warnings("a.b.example *.b.example").len(), 1);
+        assert!(warnings("a.example b.example").is_empty());
     }
 
     #[test]

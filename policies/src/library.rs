@@ -5,7 +5,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{Limits, Policy, Rule, builtin, document};
+use crate::model::Inherited;
+use crate::{Policy, builtin, document};
 
 /// More than any policy needs; a larger file is a mistake.
 const MAX_FILE: u64 = 1024 * 1024;
@@ -103,9 +104,9 @@ impl Policies {
             .values()
             .filter(|policy| !policy.extends().is_empty())
             .map(|policy| {
-                let mut limits = Limits::default();
-                match self.inherited(policy, &mut vec![policy.name().to_owned()], &mut limits) {
-                    Ok(rules) => Policy::clone(policy).extended(rules, limits),
+                let mut inherited = Inherited::default();
+                match self.inherit(policy, &mut vec![policy.name().to_owned()], &mut inherited) {
+                    Ok(()) => Policy::clone(policy).extended(inherited),
                     Err(error) => Policy::failed(policy.name(), error),
                 }
             })
@@ -114,13 +115,12 @@ impl Policies {
     }
 
     /// `way` holds the names from the policy that is put together to this one.
-    fn inherited(
+    fn inherit(
         &self,
         policy: &Policy,
         way: &mut Vec<String>,
-        limits: &mut Limits,
-    ) -> Result<Vec<Rule>, String> {
-        let mut rules = Vec::new();
+        inherited: &mut Inherited,
+    ) -> Result<(), String> {
         for extends in policy.extends() {
             let name = &extends.policy;
             let failed = |why: String| format!("{}: `extends`: {why}", extends.place);
@@ -140,12 +140,18 @@ impl Policies {
                 return Err(failed(format!("policy `{name}`: {error}")));
             }
             way.push(name.clone());
-            rules.extend(other.rules().iter().cloned());
-            *limits = limits.and(other.limits());
-            rules.extend(self.inherited(&other, way, limits)?);
+            inherited.rules.extend(other.rules().iter().cloned());
+            inherited.limits = inherited.limits.and(other.limits());
+            // One that was put together before has its own already.
+            for name in [name].into_iter().chain(other.inherits()) {
+                if !inherited.names.contains(name) {
+                    inherited.names.push(name.clone());
+                }
+            }
+            self.inherit(&other, way, inherited)?;
             way.pop();
         }
-        Ok(rules)
+        Ok(())
     }
 
     fn missing(&self, name: &str) -> String {
@@ -415,6 +421,7 @@ mod tests {
             Verdict::Allowed { rule: "b.toml:3".into(), given: crate::Given::default() }
         );
         assert!(matches!(decide("codeberg.org"), Verdict::Allowed { .. }));
+        assert_eq!(policies.policy("a").unwrap().inherits(), ["b", "c", "git-hosts"]);
         assert_eq!(policies.policy("pr").unwrap().rules().len(), 5);
     }
 

@@ -32,12 +32,7 @@ const SPLICED: &str = "`splice`: nobody sees which host, path or data is inside,
 pub(crate) fn lint(rules: &[Rule]) -> Vec<String> {
     let shared = rules.iter().flat_map(|rule| {
         let allowed = rule.hosts.iter().filter(|_| rule.effect == Effect::Allow);
-        allowed.filter_map(|host| host.shared_suffix()).map(move |suffix| {
-            (
-                rule,
-                format!("anybody can have a name below `{suffix}`, where an agent could send what it likes"),
-            )
-        })
+        allowed.filter_map(HostPattern::caution).map(move |caution| (rule, caution))
     });
     let told = |is: fn(&Rule) -> bool, what: &'static str| {
         rules.iter().filter(move |rule| is(rule)).map(move |rule| (rule, what.to_owned()))

@@ -63,9 +63,15 @@ impl HostPattern {
         }
     }
 
+    /// What whoever allows it should know.
+    pub fn caution(&self) -> Option<String> {
+        let suffix = self.shared_suffix()?;
+        Some(format!("anybody can have a name below `{suffix}`, where an agent could send what it likes"))
+    }
+
     /// The name of a suffix below which anybody can have a name of their own, as with hosting services, if it matches all
     /// below it (the private section of the Public Suffix List).
-    pub fn shared_suffix(&self) -> Option<&HostName> {
+    fn shared_suffix(&self) -> Option<&HostName> {
         match self {
             Self::Below(parent) if public_suffix(parent) == Some(psl::Type::Private) => Some(parent),
             _ => None,
