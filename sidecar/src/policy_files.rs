@@ -56,7 +56,8 @@ pub enum Command {
     From {
         /// The project
         directory: PathBuf,
-        /// Write each path, however many there are
+        /// Write each path, however many there are. Without it, more than 24 of one host become the directory that they share,
+        /// which is more than the files name
         #[arg(long)]
         all_paths: bool,
         #[command(flatten)]
