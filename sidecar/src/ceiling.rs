@@ -623,7 +623,7 @@ mod tests {
         assert_eq!(load(&path).unwrap(), Ceiling::default());
         fs::write(&path, "annotations.forbid = [\"understudy.alow\"]").unwrap();
         let error = load(&path).unwrap_err().to_string();
-        assert!(error.starts_with("ceiling.toml:1:22: `forbid`: no annotation"), "{error}");
+        assert!(error.starts_with("ceiling.toml:1:23: `forbid`: no annotation"), "{error}");
         for (text, said) in [
             ("required = true", "ceiling.toml:1: `required` can be asked in /etc"),
             ("[[require]]\npolicy = \"a\"\nlabels = \"b\"", "ceiling.toml:2: `images` and `labels`"),
