@@ -25,7 +25,7 @@ pub struct Ceiling {
     policies: Names,
     open: Option<Limit<String>>,
     modes: Names,
-    log: Option<Log>,
+    log: Option<(Log, String)>,
     harnesses: Names,
     secrets: Names,
     required: Option<Required>,
@@ -112,7 +112,7 @@ impl Ceiling {
             allow_hosts: source.hosts("allow-hosts", annotations.allow_hosts)?,
             annotations: source.annotations(annotations.forbid, known)?,
             open: raw.policies.as_ref().and_then(|raw| raw.open.clone()).map(|list| source.limit(list)),
-            log: raw.modes.as_ref().and_then(|raw| raw.log),
+            log: raw.modes.as_ref().and_then(|raw| source.log(raw.log.as_ref())),
             modes: source.modes(raw.modes)?,
             policies: source.names(raw.policies.map(|raw| [raw.allow, raw.forbid])),
             harnesses: source.names(raw.harnesses.map(|raw| [raw.allow, raw.forbid])),
@@ -125,9 +125,10 @@ impl Ceiling {
     pub fn check(&self, asked: &Asked<'_>) -> Result<(), Beyond> {
         self.check_annotations(asked.annotations)?;
         self.harnesses.check("harness", ["harnesses.allow", "harnesses.forbid"], [asked.harness])?;
-        let policies = asked.policy.policies().iter().map(|policy| policy.name());
-        let policies = policies.filter(|name| *name != annotation::NAME);
-        self.policies.check("policy", ["policies.allow", "policies.forbid"], policies)?;
+        let policies = || asked.policy.policies().iter().filter(|policy| policy.name() != annotation::NAME);
+        let names = policies().map(|policy| policy.name());
+        self.policies.check("policy", ["policies.allow", "policies.forbid"], names)?;
+        policies().try_for_each(|policy| self.check_inherited(policy))?;
         let secrets = asked.secrets.iter().map(String::as_str);
         self.secrets.check("secret", ["secrets.allow", "secrets.forbid"], secrets)?;
         asked.policy.policies().iter().try_for_each(|policy| self.check_hosts(policy))
@@ -148,9 +149,9 @@ impl Ceiling {
         Some(Policy::new(self.name.clone(), ports.into_iter().map(rule).collect()))
     }
 
-    /// What it says of containers in mode `log`.
-    pub fn log(&self) -> Option<Log> {
-        self.log
+    /// What it says of containers in mode `log`, and where.
+    pub fn log(&self) -> Option<(Log, &str)> {
+        self.log.as_ref().map(|(log, place)| (*log, place.as_str()))
     }
 
     /// Whether a container may have this mode.
@@ -182,6 +183,18 @@ impl Ceiling {
     /// In the order of the file.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
+    }
+
+    /// What is forbidden is also by another name. Which names annotations may say is another question, so `allow` is not asked.
+    fn check_inherited(&self, policy: &Policy) -> Result<(), Beyond> {
+        let Some(forbidden) = &self.policies.forbid else { return Ok(()) };
+        match policy.inherits().iter().find(|name| forbidden.items.contains(name)) {
+            Some(name) => {
+                let what = format!("policy `{}`, which extends `{name}`", policy.name());
+                Err(forbidden.beyond("policies.forbid", what))
+            }
+            None => Ok(()),
+        }
     }
 
     fn check_annotations(&self, keys: &[&str]) -> Result<(), Beyond> {
@@ -335,7 +348,7 @@ struct RawNames {
 struct RawModes {
     allow: List,
     forbid: List,
-    log: Option<Log>,
+    log: Option<Spanned<Log>>,
 }
 
 #[derive(Deserialize)]
@@ -377,6 +390,10 @@ impl Source<'_> {
             return Err(self.error(at, format!("`forbid`: no annotation {unknown:?} exists; {meant}")));
         }
         Ok(Some(self.limit(list)))
+    }
+
+    fn log(&self, raw: Option<&Spanned<Log>>) -> Option<(Log, String)> {
+        raw.map(|log| (*log.get_ref(), self.place(log.span().start)))
     }
 
     fn modes(&self, raw: Option<RawModes>) -> Result<Names, DocumentError> {
@@ -446,6 +463,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::Policies;
 
     const KNOWN: [&str; 2] = ["understudy.allow", "understudy.policy"];
     const ALL: &str = "hosts = [\"*.corp.example\", \"api.example.net\"]\ndeny = \"up.corp.example\"\n\
@@ -515,6 +533,39 @@ mod tests {
         ] {
             assert_eq!(found.as_deref(), Some(said));
         }
+    }
+
+    #[test]
+    fn a_policy_that_is_forbidden_is_so_to_those_that_extend_it() {
+        let mut policies = Policies::default();
+        for (name, text) in
+            [("wide", ""), ("middle", "extends = \"wide\""), ("web", "extends = [\"middle\"]")]
+        {
+            policies.insert(Policy::parse(name, &format!("{name}.toml"), text).unwrap());
+        }
+        let web = || vec![policies.policy("web").unwrap()];
+        let forbidden = ceiling("policies.forbid = [\"other\",\n\"wide\"]");
+        let said = "policy `web`, which extends `wide`, beyond `policies.forbid` (/m.toml:1)";
+        assert_eq!(check(&forbidden, &[], "h", web(), &[]).as_deref(), Some(said));
+        assert_eq!(check(&ceiling("policies.forbid = \"git-hosts\""), &[], "h", web(), &[]), None);
+        // Which names may be said is another question.
+        assert_eq!(check(&ceiling("policies.allow = \"web\""), &[], "h", web(), &[]), None);
+    }
+
+    #[test]
+    fn what_is_not_among_those_allowed_is_beyond() {
+        let ceiling = ceiling("modes.allow = [\"deny\", \"log\"]\nsecrets.allow = [\"key\"]\n");
+        let mode = |mode| ceiling.check_mode(mode).map_err(|beyond| beyond.to_string());
+        assert_eq!(mode("deny"), Ok(()));
+        assert_eq!(mode("log"), Ok(()));
+        assert_eq!(mode("ask"), Err("mode `ask`, beyond `modes.allow` (/m.toml:1)".to_owned()));
+        assert_eq!(check(&ceiling, &[], "h", vec![], &["key"]), None);
+        let beyond = check(&ceiling, &[], "h", vec![], &["key", "root"]);
+        assert_eq!(beyond.as_deref(), Some("secret `root`, beyond `secrets.allow` (/m.toml:2)"));
+        let forbidden = Ceiling::parse("m", "/m.toml", "modes.forbid = \"ask\"", &KNOWN).unwrap();
+        let beyond = forbidden.check_mode("ask").unwrap_err().to_string();
+        assert_eq!(beyond, "mode `ask`, beyond `modes.forbid` (/m.toml:1)");
+        assert_eq!(forbidden.check_mode("deny"), Ok(()));
     }
 
     #[test]

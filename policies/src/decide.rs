@@ -529,6 +529,8 @@ mod tests {
             ("free.example.com", "PUT", "/a", allowed(10)),
             ("free.example.com", "PUT", "/Admin/x", denied(15, Some("no"))),
             ("free.example.com", "PUT", "/a/../admin/x", dots(15)),
+            // However far it is from what the rule names.
+            ("free.example.com", "PUT", "/a/../b", dots(15)),
             ("other.example.com", "GET", "/", Verdict::NoHost),
         ] {
             let host = host(name);

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use serde::de::{self, DeserializeOwned, Deserializer, SeqAccess, Visitor};
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// What is wrong with a file. Never quotes a value: in the wrong place it could be a credential.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +46,31 @@ pub fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
 /// Line and column, both from 1, of a byte offset; the end of the text if it lies behind it.
 pub fn position(text: &str, offset: usize) -> (usize, usize) {
     Lines::of(text).position(offset)
+}
+
+/// Line and column of a key, which `keys` lead to, or of `item`, if that is its value or one of its list. As much of the way as
+/// there is; None if not even that.
+pub fn place_of(text: &str, keys: &[&str], item: Option<&str>) -> Option<(usize, usize)> {
+    let document = DeTable::parse(text).ok()?;
+    let (mut table, mut at) = (document.get_ref(), None);
+    for key in keys {
+        let Some((key, value)) = table.iter().find(|(name, _)| name.get_ref() == key) else { break };
+        at = Some(key.span().start);
+        match value.get_ref() {
+            DeValue::Table(below) => table = below,
+            DeValue::Array(items) => {
+                let meant = items.iter().find(|value| item.is_some() && value.get_ref().as_str() == item);
+                at = meant.map(|value| value.span().start).or(at);
+                break;
+            }
+            other if item.is_some() && other.as_str() == item => {
+                at = Some(value.span().start);
+                break;
+            }
+            _ => break,
+        }
+    }
+    Some(position(text, at?))
 }
 
 /// Where the lines of a text begin, for many positions in it.
@@ -347,6 +373,24 @@ mod tests {
             (8, vec![(17, "a".to_owned()), (23, "b".to_owned())])
         );
         assert!(places("names = []").1.is_empty());
+    }
+
+    #[test]
+    fn a_key_and_an_item_are_found_again() {
+        let text = "a = \"x\"\n[t]\n\"b.c\" = [\n \"y\",\n \"z\"]\n  d = 1\n";
+        for (keys, item, place) in [
+            (&["a"][..], None, Some((1, 1))),
+            (&["a"], Some("x"), Some((1, 5))),
+            (&["t", "b.c"], None, Some((3, 1))),
+            (&["t", "b.c"], Some("z"), Some((5, 2))),
+            (&["t", "b.c"], Some("none"), Some((3, 1))),
+            (&["t", "d"], Some("1"), Some((6, 3))),
+            (&["t", "none"], None, Some((2, 2))),
+            (&["none"], None, None),
+        ] {
+            assert_eq!(place_of(text, keys, item), place, "{keys:?} {item:?}");
+        }
+        assert_eq!(place_of("a = ", &["a"], None), None);
     }
 
     #[test]

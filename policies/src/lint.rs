@@ -10,6 +10,8 @@ pub(crate) use vain::{Placed, Vain};
 
 const RAW: &str = "`tcp`: nobody sees what is inside, and no secret is swapped in it";
 
+const REFUSED: &str = "`TRACE` and `CONNECT` in `methods`: no rule can allow them; a request with one of them is always refused";
+
 const PRIVATE: &str =
     "`private` below a wildcard: whoever has a name there chooses which of your addresses it is";
 
@@ -30,12 +32,7 @@ const SPLICED: &str = "`splice`: nobody sees which host, path or data is inside,
 pub(crate) fn lint(rules: &[Rule]) -> Vec<String> {
     let shared = rules.iter().flat_map(|rule| {
         let allowed = rule.hosts.iter().filter(|_| rule.effect == Effect::Allow);
-        allowed.filter_map(|host| host.shared_suffix()).map(move |suffix| {
-            (
-                rule,
-                format!("anybody can have a name below `{suffix}`, where an agent could send what it likes"),
-            )
-        })
+        allowed.filter_map(HostPattern::caution).map(move |caution| (rule, caution))
     });
     let told = |is: fn(&Rule) -> bool, what: &'static str| {
         rules.iter().filter(move |rule| is(rule)).map(move |rule| (rule, what.to_owned()))
@@ -44,6 +41,7 @@ pub(crate) fn lint(rules: &[Rule]) -> Vec<String> {
     found.extend(told(|rule| rule.splice, SPLICED));
     found.extend(told(|rule| rule.tcp, RAW));
     found.extend(told(is_widely_private, PRIVATE));
+    found.extend(told(names_what_is_always_refused, REFUSED));
     let placed: Vec<Placed<'_>> = rules.iter().enumerate().map(|(at, rule)| ((0, at), rule)).collect();
     let looked = vain::look(&placed, MOST);
     found.extend(looked.vain.iter().map(|vain| (vain.allow.1, in_vain(vain))));
@@ -76,6 +74,11 @@ fn line(rule: &Rule) -> (usize, Option<usize>) {
 
 fn is_widely_private(rule: &Rule) -> bool {
     rule.terms.private && rule.hosts.iter().any(|host| !matches!(host, HostPattern::Exact(_)))
+}
+
+fn names_what_is_always_refused(rule: &Rule) -> bool {
+    let refused = |method: &String| matches!(method.as_str(), "TRACE" | "CONNECT");
+    rule.effect == Effect::Allow && rule.conditions.methods.iter().any(refused)
 }
 
 fn in_vain(vain: &Vain<'_>) -> String {
@@ -240,6 +243,8 @@ mod tests {
             (allow("\"a.example\"\nsplice = true"), "w.toml:2:8: `splice`: nobody sees which host"),
             (allow("\"a.example\"\ntcp = true\nport = 5432"), "w.toml:2:8: `tcp`: nobody sees"),
             (allow("\"*.a.example\"\nprivate = true"), "w.toml:2:8: `private` below a wildcard"),
+            (allow("\"a.example\"\nmethods = [\"GET\", \"TRACE\"]"), "w.toml:2:8: `TRACE` and `CONNECT` in"),
+            (allow("\"a.example\"\nmethods = \"CONNECT\""), "w.toml:2:8: `TRACE` and `CONNECT` in"),
             (allow("\"*.github.io\""), "w.toml:2:8: anybody can have a name below `github.io`"),
         ] {
             let found = warnings(&text);

@@ -1,5 +1,10 @@
 //! The text of a policy file into rules.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+use std::hash::Hash;
+
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -78,12 +83,13 @@ enum RawAccess {
 
 pub(crate) fn file(file: &str, text: &str) -> Result<Parsed, DocumentError> {
     let raw: File = document::parse(file, text)?;
-    let source = Source { file, text, lines: Lines::of(text) };
+    let source = Source { file, text, lines: Lines::of(text), twice: RefCell::default() };
     let allow = raw.allow.into_iter().map(|rule| (Effect::Allow, rule));
     let deny = raw.deny.into_iter().map(|rule| (Effect::Deny, rule));
     let rules = allow.chain(deny).map(|(effect, raw)| source.rule(effect, raw));
     let mut rules = rules.collect::<Result<Vec<_>, _>>()?;
-    let warnings = lint(&rules);
+    let mut warnings = source.twice.take();
+    warnings.extend(lint(&rules));
     if let Some(open) = raw.open.filter(|open| *open.get_ref()) {
         let place = source.place(open.span().start);
         rules.insert(0, Rule::new(Effect::Allow, vec![HostPattern::Everything], Ports::Any, place));
@@ -105,6 +111,8 @@ struct Source<'a> {
     file: &'a str,
     text: &'a str,
     lines: Lines<'a>,
+    /// What lists say more than once.
+    twice: RefCell<Vec<String>>,
 }
 
 impl Source<'_> {
@@ -259,6 +267,7 @@ impl Source<'_> {
         if raw.is_empty() {
             return Err(self.empty("port", raw.at()));
         }
+        self.tell_twice("port", raw.iter());
         if let Some((at, _)) = raw.iter().find(|(_, port)| **port == 0) {
             return Err(self.error(at, "`port`: 0 is not a port"));
         }
@@ -309,6 +318,7 @@ impl Source<'_> {
         if let Some(repos) = repos.as_ref().filter(|repos| repos.is_empty()) {
             return Err(self.empty("repos", repos.at()));
         }
+        self.tell_twice("repos", repos.iter().flat_map(Items::iter));
         for (at, repository) in repos.iter().flat_map(Items::iter) {
             Git::new(access, std::slice::from_ref(repository)).map_err(|error| wrong(at, error))?;
         }
@@ -335,10 +345,26 @@ impl Source<'_> {
         list: &Items<String>,
         parse: impl Fn(&str) -> Result<T, E>,
     ) -> Result<Vec<T>, DocumentError> {
+        self.tell_twice(key, list.iter());
         let parsed = |(at, item): (usize, &String)| {
             parse(item).map_err(|error| self.error(at, format!("`{key}`: {item:?}: {error}")))
         };
         list.iter().map(parsed).collect()
+    }
+
+    /// A warning for each item that stands there once more.
+    fn tell_twice<'i, T: Hash + Eq + fmt::Debug + 'i>(
+        &self,
+        key: &str,
+        items: impl Iterator<Item = (usize, &'i T)>,
+    ) {
+        let mut seen = HashSet::new();
+        for (at, item) in items.filter(|(_, item)| !seen.insert(*item)) {
+            let (line, column) = self.lines.position(at);
+            let what =
+                format!("{}:{line}:{column}: `{key}` has {item:?} twice; leave out one of them", self.file);
+            self.twice.borrow_mut().push(what);
+        }
     }
 
     fn empty(&self, key: &str, at: usize) -> DocumentError {
@@ -423,6 +449,26 @@ mod tests {
     fn an_empty_file_has_no_rules() {
         assert!(Policy::parse("e", "e.toml", "").unwrap().rules().is_empty());
         assert!(Policy::parse("e", "e.toml", "# nothing\n").unwrap().rules().is_empty());
+    }
+
+    #[test]
+    fn an_item_that_is_in_a_list_twice_is_a_warning_with_its_place() {
+        let text = "[[allow]]\nhost = [\n  \"a.example\",\n  \"a.example\"]\nport = [80, 80]\nmethods = [\"PUT\", \"PUT\"]\n\
+                    paths = [\"/a\", \"/b\", \"/a\"]\nquery = [\"k\", \"k\"]\n[[allow]]\nhost = \"b.example\"\ngit = \"read\"\n\
+                    repos = [\"o/r\", \"o/r\"]\n";
+        let warnings = Policy::parse("p", "p.toml", text).unwrap().warnings().to_vec();
+        let expected = [
+            "p.toml:4:3: `host` has \"a.example\" twice; leave out one of them",
+            "p.toml:5:13: `port` has 80 twice",
+            "p.toml:6:19: `methods` has \"PUT\" twice",
+            "p.toml:7:22: `paths` has \"/a\" twice",
+            "p.toml:8:15: `query` has \"k\" twice",
+            "p.toml:12:17: `repos` has \"o/r\" twice",
+        ];
+        assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
+        for said in expected {
+            assert!(warnings.iter().any(|warning| warning.starts_with(said)), "{said}: {warnings:?}");
+        }
     }
 
     #[test]

@@ -56,7 +56,8 @@ pub enum Command {
     From {
         /// The project
         directory: PathBuf,
-        /// Write each path, however many there are
+        /// Write each path, however many there are. Without it, more than 24 of one host become the directory that they share,
+        /// which is more than the files name
         #[arg(long)]
         all_paths: bool,
         #[command(flatten)]
@@ -238,6 +239,7 @@ mod tests {
             serde_json::to_value(&wider).unwrap(),
             json!({
                 "same": false,
+                "limits": [],
                 "only-before": [],
                 "only-after": [{
                     "rule": "allow *, every port", "effect": "allow", "hosts": ["*"], "ports": null,
@@ -248,6 +250,21 @@ mod tests {
         let file = directories.policies().join("b.toml");
         assert!(between("b", file.to_str().unwrap()).same);
         assert!(difference(&directories, "a", "none").is_err());
+    }
+
+    #[test]
+    fn two_policies_differ_in_what_a_container_may_do_in_all() {
+        let a = "max-requests = 5\nmax-bytes = \"1K\"\n[[allow]]\nhost = \"a.example\"";
+        let b = "max-requests = 6\nmax-runtime = \"2h\"\n[[allow]]\nhost = \"a.example\"";
+        let (_kept, directories) =
+            directories(&[("a.toml", a), ("b.toml", b), ("c.toml", "extends = \"a\"")]);
+        let between = |before: &str, after: &str| difference(&directories, before, after).unwrap();
+        let found = between("a", "b");
+        let text = "- max-requests = 5\n+ max-requests = 6\n- max-bytes = 1024\n+ max-runtime = \"7200s\"\n";
+        assert_eq!((found.same, found.text().as_str()), (false, text));
+        let limits = serde_json::to_value(&found).unwrap()["limits"].clone();
+        assert_eq!(limits[1], json!({"key": "max-bytes", "before": 1024, "after": null}));
+        assert!(between("a", "c").same);
     }
 
     #[test]
