@@ -114,15 +114,14 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
         })?;
         policies.extend(managed.denials().map(Arc::new));
     }
-    // As with an open policy: the annotation can be a stranger's.
-    // One that says nothing has no line.
+    // As with an open policy: the annotation can be a stranger's. A ceiling that says nothing of it has no line.
     let (log, place) = own.log().unwrap_or((Log::default(), "ceiling.toml"));
     may_log(&rights, log, place)?;
     if let Some(open) = open(&rights.policy).find(|name| !own.permits_open(name)) {
         // A compose file of a stranger's can name it, too.
         return Err(Refusal::new(
             format!("policy `{open}` allows every public host, which needs your word"),
-            format!("write `policies.open = [\"{open}\"]` into ceiling.toml, if that is what you want"),
+            format!("{}, if that is what you want", word("policies.open", open, own.place_of_open())),
         ));
     }
     check(own, prepare, harness, &rights, "your own rule", |place| {
@@ -138,8 +137,9 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
                 secrets.join("`, `")
             ),
             format!(
-                "write `annotations.allow-hosts = [\"{host}\"]` into ceiling.toml; or leave it out, and let `{host}` in when \
-                 it is needed: understudy.mode=ask, or `understudy allow {host} --container NAME`"
+                "{}; or leave it out, and let `{host}` in when it is needed: understudy.mode=ask, or `understudy allow {host} \
+                 --container NAME`",
+                word("annotations.allow-hosts", &host, own.place_of_allow_hosts())
             ),
         ));
     }
@@ -149,6 +149,14 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
         rights.policy = Arc::new(PolicySet::combine(policies));
     }
     Ok(rights)
+}
+
+/// What to write, or to add to the list that is at this place.
+fn word(key: &str, item: &str, place: Option<&str>) -> String {
+    match place {
+        Some(place) => format!("add {item:?} to `{key}` ({place})"),
+        None => format!("write `{key} = [{item:?}]` into ceiling.toml"),
+    }
 }
 
 /// In mode `log`, a container that was talked into it can send what it likes where it likes.
@@ -344,8 +352,13 @@ mod tests {
         };
         let refusal = with("").unwrap_err();
         assert!(refusal.reason.contains("opens `a.example` to a container that is given `key`"), "{refusal}");
-        assert!(refusal.remedy.starts_with("write `annotations.allow-hosts = [\"a.example\"]`"), "{refusal}");
+        assert!(
+            refusal.remedy.starts_with("write `annotations.allow-hosts = [\"a.example\"]` into"),
+            "{refusal}"
+        );
         let refusal = with("annotations.allow-hosts = \"a.example\"").unwrap_err();
+        let said = "add \"b.example\" to `annotations.allow-hosts` (ceiling.toml:1); or";
+        assert!(refusal.remedy.starts_with(said), "{refusal}");
         assert!(refusal.reason.contains("`b.example`"), "{refusal}");
         assert!(with("annotations.allow-hosts = [\"a.example\", \"b.example\"]").is_ok());
         assert!(with("annotations.allow-hosts = \"*\"").is_ok());
@@ -452,7 +465,9 @@ mod tests {
             refusal.remedy.starts_with("write `policies.open = [\"open\"]` into ceiling.toml"),
             "{refusal}"
         );
-        assert!(open("policies.open = [\"other\"]").is_err());
+        let refusal = open("\npolicies.open = [\"other\"]").unwrap_err();
+        let said = "add \"open\" to `policies.open` (ceiling.toml:2), if that is what you want";
+        assert_eq!(refusal.remedy, said);
         let terms = open("policies.open = [\"open\"]").unwrap();
         assert_eq!(terms.notes, ["policy `open` allows every public host"]);
         assert_eq!(terms.policy.label(), "open(open)");
