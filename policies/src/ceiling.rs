@@ -181,11 +181,6 @@ impl Ceiling {
         self.open.as_ref().map(|limit| limit.place.as_str())
     }
 
-    /// Where it says which hosts annotations may open.
-    pub fn place_of_allow_hosts(&self) -> Option<&str> {
-        self.allow_hosts.as_ref().map(|limit| limit.place.as_str())
-    }
-
     pub fn required(&self) -> Option<&Required> {
         self.required.as_ref()
     }

@@ -121,7 +121,16 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
         // A compose file of a stranger's can name it, too.
         return Err(Refusal::new(
             format!("policy `{open}` allows every public host, which needs your word"),
-            format!("{}, if that is what you want", word("policies.open", open, own.place_of_open())),
+            match own.place_of_open() {
+                Some(place) => {
+                    format!("add \"{open}\" to `policies.open` ({place}), if that is what you want")
+                }
+                None => {
+                    format!(
+                        "write `policies.open = [\"{open}\"]` into ceiling.toml, if that is what you want"
+                    )
+                }
+            },
         ));
     }
     check(own, prepare, harness, &rights, "your own rule", |place| {
@@ -137,9 +146,8 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
                 secrets.join("`, `")
             ),
             format!(
-                "{}; or leave it out, and let `{host}` in when it is needed: understudy.mode=ask, or `understudy allow {host} \
-                 --container NAME`",
-                word("annotations.allow-hosts", &host, own.place_of_allow_hosts())
+                "write `annotations.allow-hosts = [\"{host}\"]` into ceiling.toml; or leave it out, and let `{host}` in when \
+                 it is needed: understudy.mode=ask, or `understudy allow {host} --container NAME`"
             ),
         ));
     }
@@ -149,14 +157,6 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
         rights.policy = Arc::new(PolicySet::combine(policies));
     }
     Ok(rights)
-}
-
-/// What to write, or to add to the list that is at this place.
-fn word(key: &str, item: &str, place: Option<&str>) -> String {
-    match place {
-        Some(place) => format!("add {item:?} to `{key}` ({place})"),
-        None => format!("write `{key} = [{item:?}]` into ceiling.toml"),
-    }
 }
 
 /// In mode `log`, a container that was talked into it can send what it likes where it likes.
@@ -357,8 +357,7 @@ mod tests {
             "{refusal}"
         );
         let refusal = with("annotations.allow-hosts = \"a.example\"").unwrap_err();
-        let said = "add \"b.example\" to `annotations.allow-hosts` (ceiling.toml:1); or";
-        assert!(refusal.remedy.starts_with(said), "{refusal}");
+        assert!(refusal.remedy.contains("change ceiling.toml:1"), "{refusal}");
         assert!(refusal.reason.contains("`b.example`"), "{refusal}");
         assert!(with("annotations.allow-hosts = [\"a.example\", \"b.example\"]").is_ok());
         assert!(with("annotations.allow-hosts = \"*\"").is_ok());
