@@ -330,6 +330,9 @@ impl Registry {
         self.not_revoked(&prepare.id)?;
         let mut terms = (self.parts.decide_terms)(prepare)?;
         terms.asked.own.extend(self.parts.own_logins.of(&prepare.id));
+        if self.parts.own_logins.is_known(&prepare.id) {
+            self.parts.arming.remember(&prepare.id);
+        }
         Ok(terms)
     }
 

@@ -226,7 +226,10 @@ fn a_container_gets_a_login_that_it_made_once_the_operator_confirmed_it() {
     assert!(arm("nobody", "work", 60).is_err() && arm("agent", "work", 86_401).is_err());
     assert!(arm("agent", "../work", 60).unwrap_err().reason.contains("lower-case"));
     assert!(registry.keep_login("agent").unwrap_err().reason.contains("not armed"));
+    let (agent, other) = ("a".repeat(64).parse().unwrap(), "b".repeat(64).parse().unwrap());
+    assert!(!registry.parts.own_logins.is_known(&agent));
     arm("agent", "taken", 60).unwrap();
+    assert!(registry.parts.own_logins.is_known(&agent));
     assert!(registry.keep_login("agent").unwrap_err().reason.contains("no login was made"));
     let made = |account: &str| {
         let token = |text: &str| Token::new(text.to_owned());
@@ -249,8 +252,8 @@ fn a_container_gets_a_login_that_it_made_once_the_operator_confirmed_it() {
     // A container that is gone is armed for nothing.
     arm("agent", "work", 60).unwrap();
     registry.detach(&"a".repeat(64).parse().unwrap());
-    assert!(registry.armed_logins().is_empty());
-    // A sidecar that starts again gives the container what it was given; and no other.
+    assert!(registry.armed_logins().is_empty() && !registry.parts.arming.concerns(&agent));
+    // A sidecar that starts again gives the container what it was given, and looks at a login that comes late; and no other.
     for (id, name, expected) in [("a", "agent", &["a", "mine"][..]), ("b", "other", &["a"])] {
         let (attach, descriptors) = sockets(id);
         registry.reattach(Reattach { prepare: prepare(id, name), attach }, descriptors).unwrap();
@@ -259,6 +262,7 @@ fn a_container_gets_a_login_that_it_made_once_the_operator_confirmed_it() {
             status.containers.iter().find(|container| container.name.as_deref() == Some(name)).unwrap();
         assert_eq!(found.secrets, expected);
     }
+    assert!(registry.parts.arming.concerns(&agent) && !registry.parts.arming.concerns(&other));
 }
 
 #[test]
