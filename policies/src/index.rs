@@ -35,7 +35,10 @@ impl Index {
                 HostPattern::Below(parent) => self.below.entry(parent.to_string()).or_default(),
                 HostPattern::Everything => &mut self.everything,
             };
-            list.push(at);
+            // However often a rule names it.
+            if list.last() != Some(&at) {
+                list.push(at);
+            }
         }
     }
 
