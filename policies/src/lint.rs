@@ -1,12 +1,11 @@
 //! What the author of a file probably did not mean: rules that are written twice, add nothing, or never match. Pure.
 
+mod superfluous;
 mod vain;
+mod work;
 
-use std::cmp::Ordering;
-use std::collections::HashMap;
-
-use crate::index::Index;
 use crate::{Effect, HostPattern, Rule};
+use superfluous::superfluous;
 pub(crate) use vain::{Placed, Vain};
 
 const RAW: &str = "`tcp`: nobody sees what is inside, and no secret is swapped in it";
@@ -16,8 +15,6 @@ const PRIVATE: &str =
 
 /// Comparisons of rules and what is in them, for those who wait for an answer: well below a second.
 pub(crate) const MOST: usize = 4_000_000;
-
-const MANY: &str = "so many rules are about the same hosts that from here on nobody looked whether they add anything to each other";
 
 const UNSEEN: &str = "so many [[deny]] rules are about the same hosts that from here on nobody looked which [[allow]] can never match";
 
@@ -46,7 +43,7 @@ pub(crate) fn lint(rules: &[Rule]) -> Vec<String> {
     let looked = vain::look(&placed, MOST);
     found.extend(looked.vain.iter().map(|vain| (vain.allow.1, in_vain(vain))));
     found.extend(looked.left.map(|(_, rule)| (rule, UNSEEN.to_owned())));
-    found.extend(superfluous(&placed));
+    found.extend(superfluous(&placed, MOST));
     found.sort_by_key(|(rule, what)| (line(rule), what.clone()));
     found.into_iter().map(|(rule, what)| at(rule, &what)).collect()
 }
@@ -103,61 +100,6 @@ fn denials(by: &[Placed<'_>]) -> String {
     let more = if by.len() > SHOWN { " and others" } else { "" };
     let plural = if by.len() == 1 { "" } else { "s" };
     format!("the [[deny]] rule{plural} at {}{more}", places.join(", "))
-}
-
-/// Rules that add nothing to another of the same effect. Those that can make one superfluous have its conditions, or none.
-fn superfluous<'r>(rules: &[Placed<'r>]) -> Vec<(&'r Rule, String)> {
-    let conditions: Vec<String> = rules.iter().map(|(_, rule)| rule.conditions.to_string()).collect();
-    let mut by_conditions: HashMap<&str, Index> = HashMap::new();
-    for (conditions, (at, rule)) in conditions.iter().zip(rules) {
-        by_conditions.entry(conditions).or_default().add(*at, rule);
-    }
-    let (mut found, mut left) = (Vec::new(), MOST);
-    for (own, (at, rule)) in conditions.iter().zip(rules) {
-        let Some(first) = rule.hosts.first() else { continue };
-        let groups = ["", own.as_str()].into_iter().take(if own.is_empty() { 1 } else { 2 });
-        let about =
-            groups.filter_map(|group| by_conditions.get(group)).flat_map(|index| index.covering(first));
-        for other_at in about {
-            let Some(rest) = left.checked_sub(1) else {
-                found.push((*rule, MANY.to_owned()));
-                return found;
-            };
-            left = rest;
-            let other = rules.get(other_at.1).map(|(_, other)| *other);
-            if let Some(what) = other.and_then(|other| adds_nothing(rule, other, at.cmp(&other_at))) {
-                found.push((*rule, what));
-                break;
-            }
-        }
-    }
-    found
-}
-
-/// What `other` makes of `rule`, which comes before it, after it, or is it.
-fn adds_nothing(rule: &Rule, other: &Rule, order: Ordering) -> Option<String> {
-    // What is spliced is not what is decrypted, though both be allowed.
-    let ways = |rule: &Rule| (rule.splice, rule.tcp, rule.postgres.clone(), rule.terms.clone());
-    if order.is_eq() || other.effect != rule.effect || !other.covers(rule) || ways(other) != ways(rule) {
-        return None;
-    }
-    if other.conditions == rule.conditions && rule.covers(other) {
-        return order.is_gt().then(|| {
-            format!(
-                "this rule about {} says the same as the one at {}; leave it out",
-                hosts(rule),
-                other.place
-            )
-        });
-    }
-    // Of two that cover each other, the one with conditions is in vain, wherever it stands.
-    other.conditions.is_empty().then(|| {
-        format!(
-            "this rule about {} adds nothing to the one at {}; leave one of them out",
-            hosts(rule),
-            other.place
-        )
-    })
 }
 
 /// As they are read, the first of many.
