@@ -1,6 +1,7 @@
 //! `understudy login`: logins of programs become accounts of the sidecar's store.
 
 mod inside;
+mod write_back;
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
@@ -9,7 +10,8 @@ use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-use crate::accounts::import::{self, ImportError};
+use self::write_back::Original;
+use crate::accounts::import::{self, Format, ImportError};
 use crate::accounts::seal::{CREDENTIAL, KeyError};
 use crate::accounts::store::StoreError;
 use crate::accounts::{Millis, Record, Store};
@@ -20,7 +22,7 @@ use crate::places;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Take over a login file, read from standard input; the file itself is not changed
+    /// Take over a login file, read from standard input; the file itself is not changed, unless --write-back says so
     ///
     ///   podman exec -i understudy /understudy login import codex < ~/.codex/auth.json
     ///
@@ -45,7 +47,7 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 pub struct Import {
-    /// Whose file it is: `codex`, `claude-code`, `gemini`, …
+    /// Whose file it is: `codex`, `claude-code`, `gemini`, `gh`, `vibe`, …
     format: String,
     /// What you call the account [default: the format]
     #[arg(long, value_name = "NAME")]
@@ -53,6 +55,10 @@ pub struct Import {
     /// Also if an account of somebody else is stored under that name
     #[arg(long)]
     replace: bool,
+    /// Read FILE instead of standard input, and once the account is stored, put its stand-ins in the place of the file's
+    /// tokens; the file as it was stays as FILE.previous
+    #[arg(long, value_name = "FILE")]
+    write_back: Option<PathBuf>,
     /// Configuration: catalogue/ [default: ~/.config/understudy if it is there, else /etc/understudy]
     #[arg(long, value_name = "DIR", default_value_os_t = places::configuration(), hide_default_value = true)]
     config: PathBuf,
@@ -69,6 +75,9 @@ struct Stored {
     kind: String,
     whose: Option<String>,
     expires: Option<Millis>,
+    /// Where the login file is as it was, if it was changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous: Option<PathBuf>,
     /// What is left to do, for a person.
     left: String,
 }
@@ -105,35 +114,46 @@ pub fn run(command: &Command) -> Result<String> {
 }
 
 fn import_file(arguments: &Import) -> Result<String> {
+    let now = Millis::now();
+    let stored = match &arguments.write_back {
+        Some(path) => {
+            let original = Original::read(path)?;
+            take_over(arguments, original.bytes(), Some(&original))?
+        }
+        None => take_over(arguments, &standard_input()?, None)?,
+    };
+    arguments.output.form(&stored, |stored| told(stored, now))
+}
+
+fn standard_input() -> Result<Zeroizing<Vec<u8>>> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
         bail!(ImportError::Empty);
     }
     let mut bytes = Zeroizing::new(Vec::with_capacity(1 << 16));
     stdin.lock().take(import::MOST as u64 + 1).read_to_end(&mut bytes).context("standard input")?;
-    let now = Millis::now();
-    arguments.output.form(&take_over(arguments, &bytes)?, |stored| told(stored, now))
+    Ok(bytes)
 }
 
-fn take_over(arguments: &Import, bytes: &[u8]) -> Result<Stored> {
+fn take_over(arguments: &Import, bytes: &[u8], original: Option<&Original>) -> Result<Stored> {
     let Import { format, account, replace, config, kept, .. } = arguments;
     let catalogue = Catalogue::load(&config.join("catalogue"))?;
-    let (kind, _, file) = import::format(&catalogue, format)?;
+    let known = Format::named(&catalogue, format)?;
     let name = account.as_deref().unwrap_or(format);
     let store = kept.store()?;
     let key = InstallationKey::load_or_create(&kept.state.join("installation.key")).context(
         "the installation's key (run this in the sidecar's container, or name its volume with --state)",
     )?;
-    let login = import::read(kind, file, bytes)
-        .with_context(|| format!("the file on standard input ({})", file.what))?;
-    let stored = Stored {
+    let login = known.read(bytes).with_context(|| format!("the file ({})", known.what()))?;
+    let mut stored = Stored {
         account: name.to_owned(),
         kind: login.kind.name.clone(),
         whose: login.whose().map(str::to_owned),
         expires: login.expires(),
-        left: declare(name, &kind.name),
+        previous: None,
+        left: declare(name, &login.kind.name),
     };
-    loop {
+    let changed = loop {
         let before = match store.read(name) {
             Ok(record) => Some(record),
             Err(StoreError::Missing(_)) => None,
@@ -141,14 +161,19 @@ fn take_over(arguments: &Import, bytes: &[u8]) -> Result<Stored> {
             Err(StoreError::Record { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        let login = import::read(kind, file, bytes)?;
-        let record: Record = login.record(name, (&key, &catalogue), before.as_ref(), *replace)?;
+        let record: Record =
+            known.read(bytes)?.record(name, (&key, &catalogue), before.as_ref(), *replace)?;
+        // Before anything is stored: whether it can be done at all.
+        let changed = original.map(|original| original.with_stand_ins(&record)).transpose()?;
         match store.write(name, &record, before.as_ref().map(|before| before.generation)) {
-            Ok(()) => break,
+            Ok(()) => break changed,
             // The sidecar renewed it at this very moment.
             Err(StoreError::Changed(_)) => {}
             Err(error) => return Err(error.into()),
         }
+    };
+    if let (Some(original), Some(changed)) = (original, changed) {
+        stored.previous = Some(original.replace(&changed)?);
     }
     Ok(stored)
 }
@@ -183,17 +208,23 @@ fn reseal(arguments: &Reseal) -> Result<String> {
 }
 
 fn told(stored: &Stored, now: Millis) -> String {
-    let Stored { account, kind, whose, expires, left } = stored;
+    let Stored { account, kind, whose, expires, previous, left } = stored;
     let whose = whose.as_ref().map(|whose| format!(" of {whose}")).unwrap_or_default();
     let expiry = match *expires {
-        None => "it is not known when its token expires; it is renewed once the provider does not take it"
-            .to_owned(),
+        None => "nobody said when it expires".to_owned(),
         Some(expires) if expires <= now => "its token has expired; it is renewed at once".to_owned(),
         Some(expires) => {
             format!("its token is good for {} min, and is renewed before", expires.since(now) / 60_000)
         }
     };
-    format!("account `{account}`{whose} is stored, as a `{kind}`; {expiry}\n{left}")
+    let previous = previous.as_ref().map(|previous| {
+        format!(
+            "the file has stand-ins now; as it was, it is {}: delete that once the account works\n",
+            previous.display()
+        )
+    });
+    let previous = previous.unwrap_or_default();
+    format!("account `{account}`{whose} is stored, as a `{kind}`; {expiry}\n{previous}{left}")
 }
 
 #[cfg(test)]

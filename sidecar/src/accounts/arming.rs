@@ -233,7 +233,7 @@ mod tests {
 
     fn record() -> Record {
         let token = |text: &str| Token::new(text.to_owned());
-        let tokens = Tokens { access: token("the-access"), refresh: token("the-refresh"), id: None };
+        let tokens = Tokens { access: token("the-access"), refresh: Some(token("the-refresh")), id: None };
         Record::new("chatgpt-account", tokens, StandIns::default())
     }
 

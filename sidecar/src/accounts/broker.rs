@@ -134,7 +134,9 @@ pub fn tokens(account: &Account, now: Millis) -> Reply {
     let mut body = account.said.clone();
     let mut tell = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
     tell("access_token", json!(stand_ins.access));
-    tell("refresh_token", json!(stand_ins.refresh));
+    if let Some(refresh) = &stand_ins.refresh {
+        tell("refresh_token", json!(refresh));
+    }
     if let Some(id) = &stand_ins.id {
         tell("id_token", json!(id));
     }

@@ -1,11 +1,14 @@
-//! Login files of programs: what an account is made of. The files are read, and never changed. Pure.
+//! Login files of programs: what an account is made of. Pure.
+
+mod document;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use self::document::Broken;
 use super::record::{Millis, Record, StandIns, Token, Tokens};
-use crate::credentials::catalogue::{Catalogue, Kind, LoginFile, Oauth};
+use crate::credentials::catalogue::{Catalogue, Kind, LoginFile};
 use crate::credentials::stand_in::jwt;
 use crate::credentials::{InstallationKey, SecretValue, stand_in};
 use understudy_policies::document::closest;
@@ -38,8 +41,8 @@ pub enum ImportError {
     TooLarge,
     #[error("it breaks off in line {0}: copy the whole file")]
     Truncated(usize),
-    #[error("it is not JSON (line {0})")]
-    NotJson(usize),
+    #[error("it is not {0} (line {1})")]
+    Not(&'static str, usize),
     #[error("it has no `{pointer}`, so it is not {what} of a version that is known{}", hint.as_ref().map_or(String::new(), |hint| format!("; {hint}")))]
     Missing { pointer: String, what: String, hint: Option<String> },
     #[error("`{pointer}` is no token: {why}")]
@@ -54,45 +57,76 @@ pub enum ImportError {
         "account `{0}` is another one ({1}); give it another name with --account, or --replace what is there"
     )]
     Another(String, String),
-    #[error("a stand-in cannot be made for `{0}`: {1}")]
+    #[error(
+        "account `{0}` holds another key already; give this one another name with --account, or --replace what is there"
+    )]
+    AnotherKey(String),
+    #[error("the {0} is none of a shape that is known: {1}")]
     Shape(&'static str, String),
 }
 
-/// The format of that name, and whose it is.
-pub fn format<'c>(
-    catalogue: &'c Catalogue,
-    name: &str,
-) -> Result<(&'c Kind, &'c Oauth, &'c LoginFile), ImportError> {
-    let all = || {
-        let files = catalogue.accounts().map(|(kind, oauth)| (kind, oauth, &oauth.login_files));
-        files.flat_map(|(kind, oauth, files)| files.iter().map(move |file| (&**kind, oauth, file)))
-    };
-    all().find(|(_, _, file)| file.name == name).ok_or_else(|| {
-        let names: Vec<&str> = all().map(|(_, _, file)| file.name.as_str()).collect();
-        ImportError::Format {
-            name: name.chars().take(40).collect(),
-            meant: closest(name, names.iter().copied()).map(str::to_owned),
-            known: names.join(", "),
+/// A format of login files: of one kind, or of several that one program keeps in one place.
+pub struct Format<'c>(Vec<(&'c Kind, &'c LoginFile)>);
+
+impl<'c> Format<'c> {
+    pub fn named(catalogue: &'c Catalogue, name: &str) -> Result<Self, ImportError> {
+        let found: Vec<_> = catalogue.login_files().filter(|(_, file)| file.name == name).collect();
+        if found.is_empty() {
+            let mut names: Vec<&str> = catalogue.login_files().map(|(_, file)| file.name.as_str()).collect();
+            names.dedup();
+            return Err(ImportError::Format {
+                name: name.chars().take(40).collect(),
+                meant: closest(name, names.iter().copied()).map(str::to_owned),
+                known: names.join(", "),
+            });
         }
-    })
+        Ok(Self(found))
+    }
+
+    /// For people, with its usual path.
+    pub fn what(&self) -> &str {
+        self.0.first().map_or("", |(_, file)| &file.what)
+    }
+
+    /// What `bytes` say, as a file of that format: of the first kind that it can be of.
+    pub fn read(&self, bytes: &[u8]) -> Result<Login<'c>, ImportError> {
+        let bytes = content(bytes)?;
+        let mut last = ImportError::Empty;
+        for (kind, file) in &self.0 {
+            match read(kind, file, bytes) {
+                // Perhaps of the next kind.
+                Err(error @ ImportError::Shape(..)) => last = error,
+                read => return read,
+            }
+        }
+        Err(last)
+    }
 }
 
-/// What `bytes` say, as a file of that format.
-pub fn read<'c>(kind: &'c Kind, format: &LoginFile, bytes: &[u8]) -> Result<Login<'c>, ImportError> {
+/// Without an editor's byte order mark, and white space around it.
+fn content(bytes: &[u8]) -> Result<&[u8], ImportError> {
     if bytes.len() > MOST {
         return Err(ImportError::TooLarge);
     }
-    // An editor's byte order mark.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii();
-    if bytes.is_empty() {
-        return Err(ImportError::Empty);
-    }
-    let file: Value = serde_json::from_slice(bytes).map_err(|error| match error.is_eof() {
-        true => ImportError::Truncated(error.line()),
-        false => ImportError::NotJson(error.line()),
+    if bytes.is_empty() { Err(ImportError::Empty) } else { Ok(bytes) }
+}
+
+fn read<'c>(kind: &'c Kind, format: &LoginFile, bytes: &[u8]) -> Result<Login<'c>, ImportError> {
+    let file = document::parse(format.syntax, bytes).map_err(|broken| match broken {
+        Broken::Truncated(line) => ImportError::Truncated(line),
+        Broken::Not(syntax, line) => ImportError::Not(syntax.what(), line),
     })?;
     let reader = Reader { file: &file, format };
-    let (access, refresh) = (reader.needed(&format.access)?, reader.needed(&format.refresh)?);
+    let access = reader.needed(&format.access)?;
+    if !kind.shapes.is_empty() && !kind.shapes.iter().any(|shape| shape.pattern.fits(access.expose())) {
+        let why = match kind.prefixes() {
+            Some(prefixes) => format!("expected a whole one, which starts with {prefixes}"),
+            None => "its length or its letters are others: copy the whole file".to_owned(),
+        };
+        return Err(ImportError::Shape("key", why));
+    }
+    let refresh = format.refresh.as_ref().map(|pointer| reader.needed(pointer)).transpose()?;
     let id = match &format.id {
         Some(pointer) => reader.token(pointer)?,
         None => None,
@@ -106,9 +140,10 @@ pub fn read<'c>(kind: &'c Kind, format: &LoginFile, bytes: &[u8]) -> Result<Logi
     let said = format.expires.as_ref().map(|pointer| reader.time(pointer)).transpose()?.flatten();
     let facts = facts(&format.facts, &file, claims.map(Value::Object).as_ref());
     let identity = format.identity.as_ref().and_then(|name| facts.get(name)?.as_str());
+    let renewed = refresh.is_some();
     Ok(Login {
         kind,
-        expires: said.or_else(|| expiry_of(&access)),
+        expires: said.or_else(|| expiry_of(&access)).filter(|_| renewed),
         scopes: format.scopes.as_ref().map(|pointer| reader.words(pointer)).unwrap_or_default(),
         identity: identity.map(str::to_owned),
         facts,
@@ -157,7 +192,7 @@ impl Reader<'_> {
         if key("/OPENAI_API_KEY") || key("/primaryApiKey") {
             return Some("it holds an API key: declare that as a secret, not as an account".to_owned());
         }
-        None
+        self.format.hint.clone()
     }
 
     fn time(&self, pointer: &str) -> Result<Option<Millis>, ImportError> {
@@ -223,16 +258,18 @@ impl Login<'_> {
         before: Option<&Record>,
         replace: bool,
     ) -> Result<Record, ImportError> {
-        for (what, token) in [("access token", &self.tokens.access), ("refresh token", &self.tokens.refresh)]
-        {
-            if stand_in::mark::is_in(key, token.expose().as_bytes()) {
+        let tokens = [Some(&self.tokens.access), self.tokens.refresh.as_ref()];
+        for (what, token) in ["access token", "refresh token"].into_iter().zip(tokens) {
+            if token.is_some_and(|token| stand_in::mark::is_in(key, token.expose().as_bytes())) {
                 return Err(ImportError::StandIn(what.to_owned()));
             }
         }
-        let same = before.is_some_and(|old| old.kind == self.kind.name && old.identity == self.identity);
+        let same = before.is_some_and(|old| self.is_of(old));
         if let Some(old) = before.filter(|_| !same && !replace) {
-            let whose = whose(&old.facts).unwrap_or(&old.kind).to_owned();
-            return Err(ImportError::Another(name.to_owned(), whose));
+            return Err(match whose(&old.facts) {
+                None if old.refresh.is_none() => ImportError::AnotherKey(name.to_owned()),
+                whose => ImportError::Another(name.to_owned(), whose.unwrap_or(&old.kind).to_owned()),
+            });
         }
         let kept = before.filter(|old| same && old.stand_ins.id.is_some() == self.tokens.id.is_some());
         let stand_ins = match kept {
@@ -251,6 +288,14 @@ impl Login<'_> {
         })
     }
 
+    /// Whether it is of the same account. A key that says nothing of whose it is, is another one if it is another.
+    fn is_of(&self, old: &Record) -> bool {
+        let told = self.identity.is_some() || self.tokens.refresh.is_some();
+        old.kind == self.kind.name
+            && old.identity == self.identity
+            && (told || old.access.expose() == self.tokens.access.expose())
+    }
+
     fn stand_ins(
         &self,
         name: &str,
@@ -261,12 +306,13 @@ impl Login<'_> {
             let wrong = |error: String| ImportError::Shape(part, error);
             let value =
                 SecretValue::from_bytes(token.expose().as_bytes()).map_err(|e| wrong(e.to_string()))?;
-            stand_in::derive_of_account(key, &format!("account {name} {part}"), &value, catalogue)
+            let known = (self.kind, catalogue);
+            stand_in::derive_of_account(key, &format!("account {name} {part}"), &value, known)
                 .map_err(|error| wrong(error.to_string()))
         };
         Ok(StandIns {
             access: one("access token", &self.tokens.access)?,
-            refresh: one("refresh token", &self.tokens.refresh)?,
+            refresh: self.tokens.refresh.as_ref().map(|token| one("refresh token", token)).transpose()?,
             id: self.tokens.id.as_ref().map(|id| one("ID token", id)).transpose()?,
         })
     }
@@ -274,7 +320,7 @@ impl Login<'_> {
 
 /// As people know an account.
 pub fn whose(facts: &Map<String, Value>) -> Option<&str> {
-    ["email", "account-id", "subject"].iter().find_map(|name| facts.get(*name)?.as_str())
+    ["email", "user", "account-id", "subject"].iter().find_map(|name| facts.get(*name)?.as_str())
 }
 
 #[cfg(test)]

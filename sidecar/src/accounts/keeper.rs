@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::arming::Arming;
 use super::client::{Client, Response, SendError};
-use super::record::{Account, Millis, Record};
+use super::record::{Account, Millis, Record, Token};
 use super::store::{Store, StoreError};
 use super::token;
 use crate::credentials::catalogue::Oauth;
@@ -143,6 +143,9 @@ impl Keeper {
         if let Some(code) = record.ended {
             return Err(RenewError::Ended { account: account.to_owned(), code });
         }
+        let Some(refresh) = record.refresh.clone() else {
+            return Err(later(account, "it is a key, and keys are not renewed"));
+        };
         if let Some((until, error)) = &past.wait
             && Instant::now() < *until
         {
@@ -152,7 +155,7 @@ impl Keeper {
         if why == Why::Refused && schedule::is_new(renewed, expires, past.refusals, now) {
             return Err(later(account, "its tokens are new, so they are not what the upstream refuses"));
         }
-        let outcome = self.ask(account, record, &mut past).await;
+        let outcome = self.ask(account, (record, refresh), &mut past).await;
         if outcome.is_ok() {
             past.refusals = match why {
                 Why::Old => 0,
@@ -171,21 +174,26 @@ impl Keeper {
     }
 
     /// One request to the provider.
-    async fn ask(&self, account: &str, record: Record, past: &mut Past) -> Result<(), RenewError> {
+    async fn ask(
+        &self,
+        account: &str,
+        (record, refresh): (Record, Token),
+        past: &mut Past,
+    ) -> Result<(), RenewError> {
         let vault = self.vault.current();
         let Some(oauth) = oauth_of(&vault, account) else {
             return Err(later(account, "no secret is declared for it"));
         };
         // A rotated token that cannot be written would be lost.
         self.blocking(account, move |store, name| store.reserve(name)).await?;
-        let mut sent = self.send(oauth, &record).await;
+        let mut sent = self.send(oauth, &refresh).await;
         if let Err(error) = &sent
             && error.was_sent
         {
             // Some providers take the token that they count as used once more, for a moment.
             tracing::warn!("{error}: the answer is lost, and the request is sent once more");
             past.lost = true;
-            sent = self.send(oauth, &record).await;
+            sent = self.send(oauth, &refresh).await;
         }
         let response = sent.map_err(|error| later(account, &error.to_string()))?;
         match token::answer(oauth, response.status, &response.body) {
@@ -214,8 +222,8 @@ impl Keeper {
         }
     }
 
-    async fn send(&self, oauth: &Oauth, record: &Record) -> Result<Response, SendError> {
-        let (content_type, body) = token::request(oauth, &record.refresh);
+    async fn send(&self, oauth: &Oauth, refresh: &Token) -> Result<Response, SendError> {
+        let (content_type, body) = token::request(oauth, refresh);
         self.client.post(&oauth.token_endpoint, content_type, body).await
     }
 

@@ -100,7 +100,7 @@ impl Keeper {
         let asks = |oauth: &&Oauth| Some(oauth.client_id.as_str()) == grant.client_id.as_deref();
         let known = kinds.iter().find_map(|kind| Some((kind, kind.oauth.as_ref().filter(asks)?)));
         let (kind, oauth) = known.ok_or(LoginError::Client)?;
-        let name = attempt.account().or(oauth.usual_name()).ok_or(LoginError::Internal)?.to_owned();
+        let name = attempt.account().or(kind.usual_name()).ok_or(LoginError::Internal)?.to_owned();
         self.is_free(&name).await?;
         let content_type = match grant.encoding {
             Encoding::Json => "application/json",

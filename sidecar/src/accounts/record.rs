@@ -18,7 +18,8 @@ pub struct Record {
     /// One more with each change of the tokens.
     pub generation: u64,
     pub access: Token,
-    pub refresh: Token,
+    /// None: it is a key, which is good until somebody revokes it, and is never renewed.
+    pub refresh: Option<Token>,
     pub id: Option<Token>,
     /// When the access token expires. None: nobody said.
     pub expires: Option<Millis>,
@@ -58,7 +59,8 @@ pub struct Account {
 #[serde(deny_unknown_fields)]
 pub struct StandIns {
     pub access: String,
-    pub refresh: String,
+    /// None: it is a key.
+    pub refresh: Option<String>,
     pub id: Option<String>,
 }
 
@@ -82,7 +84,7 @@ pub enum RecordError {
 /// The tokens of a login, before it is an account.
 pub struct Tokens {
     pub access: Token,
-    pub refresh: Token,
+    pub refresh: Option<Token>,
     pub id: Option<Token>,
 }
 
@@ -146,7 +148,7 @@ impl Record {
     }
 
     pub fn tokens(&self) -> impl Iterator<Item = &Token> {
-        [&self.access, &self.refresh].into_iter().chain(&self.id)
+        [&self.access].into_iter().chain(&self.refresh).chain(&self.id)
     }
 }
 
@@ -195,7 +197,7 @@ mod tests {
 
     fn record() -> Record {
         let token = |text: &str| Token::new(text.to_owned());
-        let tokens = Tokens { access: token("the-access"), refresh: token("the-refresh"), id: None };
+        let tokens = Tokens { access: token("the-access"), refresh: Some(token("the-refresh")), id: None };
         Record::new("chatgpt-account", tokens, StandIns::default())
     }
 
@@ -203,7 +205,8 @@ mod tests {
     fn it_comes_back_as_it_was_and_does_not_print() {
         let record = record();
         let again = Record::parse(&record.to_bytes().unwrap()).unwrap();
-        assert_eq!((again.access.expose(), again.refresh.expose()), ("the-access", "the-refresh"));
+        assert_eq!(again.access.expose(), "the-access");
+        assert_eq!(again.refresh.as_ref().unwrap().expose(), "the-refresh");
         assert!(!format!("{again:?}{:?}", again.access).contains("the-"));
     }
 

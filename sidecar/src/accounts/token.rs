@@ -168,10 +168,10 @@ impl Answer {
         let lifetime = expires_in.or_else(|| lifetime_of(&access, now)).unwrap_or(UNKNOWN_LIFETIME);
         let told = Value::Object(said);
         let facts = answered_facts(oauth, &told, id.as_ref());
-        let identity = oauth.identity().and_then(|name| facts.get(name)?.as_str()).map(str::to_owned);
+        let identity = kind.identity().and_then(|name| facts.get(name)?.as_str()).map(str::to_owned);
         let login = Login {
             kind,
-            tokens: Tokens { access, refresh, id },
+            tokens: Tokens { access, refresh: Some(refresh), id },
             expires: Some(Millis(now.0.saturating_add(lifetime * 1000))),
             scopes: scopes.unwrap_or_default(),
             facts,
@@ -199,7 +199,7 @@ impl Record {
             ended: None,
             ..self.clone()
         };
-        if let Some(refresh) = refresh {
+        if refresh.is_some() {
             record.refresh = refresh;
         }
         if let Some(id) = id.filter(|_| record.id.is_some()) {

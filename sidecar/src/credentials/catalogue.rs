@@ -4,6 +4,7 @@
 pub mod alphabet;
 pub mod checksum;
 pub mod endpoint;
+pub mod login_file;
 pub mod minted;
 pub mod mutation;
 pub mod oauth;
@@ -21,9 +22,10 @@ use understudy_policies::{DocumentError, HostName};
 pub use alphabet::Alphabet;
 pub use checksum::Checksum;
 pub use endpoint::{Creates, Endpoint};
+pub use login_file::{LoginFile, Syntax};
 pub use minted::Minted;
 pub use mutation::Mutation;
-pub use oauth::{Encoding, LoginFile, Oauth, TokenEndpoint};
+pub use oauth::{Encoding, Oauth, TokenEndpoint};
 pub use pattern::{MIN_DRAWN, Pattern, Piece};
 pub use provider::{Kind, Provider, Shape};
 
@@ -228,6 +230,12 @@ impl Catalogue {
         path: &'c str,
     ) -> impl Iterator<Item = (&'c Arc<Kind>, &'c Oauth)> {
         self.accounts().filter(move |(_, oauth)| oauth.token_endpoint.is_at(host, path))
+    }
+
+    /// The login files of programs, each with the kind that it is of.
+    pub fn login_files(&self) -> impl Iterator<Item = (&Kind, &LoginFile)> {
+        let kinds = self.providers().flat_map(|provider| &provider.kinds);
+        kinds.flat_map(|kind| kind.login_files.iter().map(move |file| (&**kind, file)))
     }
 
     /// Kinds that are accounts.

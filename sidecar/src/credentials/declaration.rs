@@ -396,9 +396,11 @@ impl Reader<'_> {
                 at,
                 "where is the account? Add `account = \"NAME\"`, the name that `understudy login import` gave it",
             )),
-            (_, Source::Account(_)) => {
-                Err(self.error(at, "`account` is for kinds that are renewed, as `like = \"chatgpt-account\"`"))
-            }
+            (_, Source::Account(_)) if like.is_some_and(|like| like.is_stored()) => Ok(()),
+            (_, Source::Account(_)) => Err(self.error(
+                at,
+                "`account` is for kinds that `understudy login` stores, as `like = \"chatgpt-account\"` or `like = \"github-app-token\"`",
+            )),
             _ => Ok(()),
         }
     }

@@ -61,9 +61,11 @@ pub fn derive_of_account(
     key: &InstallationKey,
     name: &str,
     real: &SecretValue,
-    catalogue: &Catalogue,
+    (kind, catalogue): (&Kind, &Catalogue),
 ) -> Result<String, ShapeError> {
-    let look = Look { prefix: None, pattern: None, like: None, catalogue };
+    // An account's tokens have no shape that is declared.
+    let like = Some(kind).filter(|kind| !kind.shapes.is_empty());
+    let look = Look { prefix: None, pattern: None, like, catalogue };
     let parts = match jwt::with_its_claims(real.expose()) {
         Some(parts) => parts,
         None => plan::of(real.expose(), look)?,

@@ -339,13 +339,14 @@ fn placement(harness: &Descriptor, choice: &Choice<'_>, level: &str) -> Result<P
         // `understudy_harnesses` checked it when the descriptor was read.
         Refusal::new(format!("a file of harness {}: {error}", harness.name), "run: understudy check")
     })?;
-    let login_file = |file: &understudy_harnesses::LoginFile| LoginFile {
-        path: file.path.clone(),
-        pointers: file.pointers.clone(),
+    // With what `login import --write-back` leaves beside it.
+    let login_file = |file: &understudy_harnesses::LoginFile| {
+        let paths = [file.path.clone(), format!("{}.previous", file.path)];
+        paths.map(|path| LoginFile { path, pointers: file.pointers.clone() })
     };
     Ok(Placement {
         files,
-        login_files: harness.login_files.iter().map(login_file).collect(),
+        login_files: harness.login_files.iter().flat_map(login_file).collect(),
         stand_ins: choice.secrets().flat_map(Secret::all_stand_ins).map(str::to_owned).collect(),
     })
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::response::Parts;
 use serde_json::{Value, json};
+use understudy::accounts::record::StandIns;
 use understudy::accounts::{Millis, Record, Store};
 
 use crate::client::{Client, H1, H2, full, nothing, whole};
@@ -25,7 +26,7 @@ async fn world(scheme: Scheme, lifetime: Duration) -> World {
     World::with(Options { account: Some(account), ..Options::default() }).await
 }
 
-fn stand_ins(world: &World) -> understudy::accounts::record::StandIns {
+fn stand_ins(world: &World) -> StandIns {
     let vault = world.vault.current();
     let account = vault.secret("provider").unwrap().account().unwrap();
     account.stand_ins.clone()
@@ -56,6 +57,10 @@ async fn ask(client: &mut Client, content_type: &str, body: String) -> (Parts, V
     (head, serde_json::from_slice(&body).unwrap_or(Value::Null))
 }
 
+fn refresh_of(stand_ins: &StandIns) -> &str {
+    stand_ins.refresh.as_deref().unwrap()
+}
+
 fn refresh(token: &str) -> String {
     json!({"grant_type": "refresh_token", "refresh_token": token, "client_id": "x"}).to_string()
 }
@@ -83,7 +88,7 @@ async fn stand_ins_of_other_tokens_are_never_sent_and_real_ones_are_found() {
     let world = world(Scheme::ChatGpt, LONG).await;
     let (stand_ins, real) = (stand_ins(&world), first(&world));
     for (token, reason) in [
-        (stand_ins.refresh.as_str(), "credential-misdirected"),
+        (refresh_of(&stand_ins), "credential-misdirected"),
         (stand_ins.id.as_deref().unwrap(), "credential-misdirected"),
         (real.access.as_str(), "real-credential"),
         (real.refresh.as_str(), "real-credential"),
@@ -157,9 +162,9 @@ async fn a_container_that_asks_for_tokens_is_told_stand_ins_and_the_true_lifetim
         let world = world(scheme, LONG).await;
         let known = stand_ins(&world);
         let mut client = Client::new(&world, H1).await;
-        let form = format!("grant_type=refresh_token&refresh_token={}", known.refresh);
+        let form = format!("grant_type=refresh_token&refresh_token={}", refresh_of(&known));
         for (content_type, body) in
-            [("application/json", refresh(&known.refresh)), ("application/x-www-form-urlencoded", form)]
+            [("application/json", refresh(refresh_of(&known))), ("application/x-www-form-urlencoded", form)]
         {
             let (head, told) = ask(&mut client, content_type, body).await;
             assert_eq!(head.status, 200, "{told}");
@@ -183,7 +188,7 @@ async fn requests_for_tokens_count_for_limits() {
     let world = world(Scheme::Claude, LONG).await;
     crate::limits::limit(&world, "max-requests = 1", "");
     let mut client = Client::new(&world, H1).await;
-    let body = refresh(&stand_ins(&world).refresh);
+    let body = refresh(refresh_of(&stand_ins(&world)));
     let (head, _) = ask(&mut client, "application/json", body.clone()).await;
     assert_eq!((head.status.as_u16(), world.container.meter.bytes()), (200, body.len() as u64));
     let (head, _) = ask(&mut client, "application/json", body).await;
@@ -199,7 +204,7 @@ async fn tokens_that_are_nearly_over_are_renewed_before_they_are_told() {
     world.change(|record| record.expires = Some(Millis::now()));
     let mut client = Client::new(&world, H2).await;
     let known = stand_ins(&world);
-    let (_, told) = ask(&mut client, "application/json", refresh(&known.refresh)).await;
+    let (_, told) = ask(&mut client, "application/json", refresh(refresh_of(&known))).await;
     assert_eq!(told["access_token"], known.access);
     assert!(told["expires_in"].as_u64().unwrap() > 3590, "{told}");
     assert_eq!(told["account"]["email_address"], "mock@example.invalid");
@@ -251,7 +256,7 @@ async fn an_account_is_worth_nothing_in_a_container_without_its_grant() {
     let none = understudy::credentials::Rights::default();
     world.container.set_rights(understudy::credentials::Rights { policy, ..none });
     let mut client = Client::new(&world, H1).await;
-    let (head, _) = ask(&mut client, "application/json", refresh(&known.refresh)).await;
+    let (head, _) = ask(&mut client, "application/json", refresh(refresh_of(&known))).await;
     assert_eq!(head.headers["x-understudy-reason"], "credential-not-granted");
     let (head, _) = call(&mut client, &known.access, "GET", "").await;
     assert_eq!(head.headers["x-understudy-reason"], "credential-not-granted");
@@ -274,7 +279,7 @@ async fn a_login_that_the_provider_ended_is_told_to_everybody_and_the_provider_i
         );
         assert!(page.contains("refresh_token_reused") && page.contains("login import"), "{page}");
         let mut client = Client::new(&world, H2).await;
-        let (head, told) = ask(&mut client, "application/json", refresh(&known.refresh)).await;
+        let (head, told) = ask(&mut client, "application/json", refresh(refresh_of(&known))).await;
         assert_eq!((head.status.as_u16(), &told["error"]), (401, &json!("login_required")));
     }
     let mut client = Client::new(&world, H1).await;
@@ -309,7 +314,7 @@ async fn a_provider_in_trouble_is_asked_again_later_and_nothing_is_lost() {
         let known = stand_ins(&world);
         let mut client = Client::new(&world, H1).await;
         for _ in 0..2 {
-            let (head, told) = ask(&mut client, "application/json", refresh(&known.refresh)).await;
+            let (head, told) = ask(&mut client, "application/json", refresh(refresh_of(&known))).await;
             assert_eq!(
                 (head.status.as_u16(), &told["error"]),
                 (503, &json!("temporarily_unavailable")),
@@ -320,7 +325,7 @@ async fn a_provider_in_trouble_is_asked_again_later_and_nothing_is_lost() {
         // The pause after a failure is for everybody.
         assert_eq!(world.upstream.requests(), 1);
         tokio::time::sleep(Duration::from_millis(1100)).await;
-        let (head, _) = ask(&mut client, "application/json", refresh(&known.refresh)).await;
+        let (head, _) = ask(&mut client, "application/json", refresh(refresh_of(&known))).await;
         assert_eq!((head.status.as_u16(), generation(&world)), (200, 3), "{body}");
     }
 }
@@ -335,7 +340,7 @@ async fn an_answer_with_a_token_that_nobody_declared_is_kept_from_containers_and
     world.change(|record| record.expires = Some(Millis::now()));
     let known = stand_ins(&world);
     let mut client = Client::new(&world, H1).await;
-    let (head, told) = ask(&mut client, "application/json", refresh(&known.refresh)).await;
+    let (head, told) = ask(&mut client, "application/json", refresh(refresh_of(&known))).await;
     assert_eq!(head.status, 502);
     assert!(told["error_description"].as_str().unwrap().contains("`session_token`"), "{told}");
     assert!(!told.to_string().contains("a-session-token-that"), "{told}");
@@ -359,7 +364,7 @@ async fn an_answer_that_repeats_a_token_beside_its_fields_is_kept_from_container
         world.upstream.seen.accounts.fault(200, answer.to_string());
         world.change(|record| record.expires = Some(Millis::now()));
         let mut client = Client::new(&world, H1).await;
-        let (_, told) = ask(&mut client, "application/json", refresh(&stand_ins(&world).refresh)).await;
+        let (_, told) = ask(&mut client, "application/json", refresh(refresh_of(&stand_ins(&world)))).await;
         let old = &first(&world).access;
         for real in [&renewed.access, &renewed.refresh, old] {
             assert!(!told.to_string().contains(real.as_str()), "{said}: {told}");
@@ -382,7 +387,7 @@ async fn an_answer_that_is_lost_costs_no_login_where_the_provider_takes_the_old_
         world.change(|record| record.expires = Some(Millis::now()));
         let known = stand_ins(&world);
         let mut client = Client::new(&world, H1).await;
-        let (head, told) = ask(&mut client, "application/json", refresh(&known.refresh)).await;
+        let (head, told) = ask(&mut client, "application/json", refresh(refresh_of(&known))).await;
         assert_eq!(head.status.as_u16(), status, "{grace:?} {lost}: {told}");
         assert_eq!(world.upstream.requests_for("/oauth/token"), 2);
         if let Some(reuses) = expected {
@@ -395,7 +400,7 @@ async fn an_answer_that_is_lost_costs_no_login_where_the_provider_takes_the_old_
         match status {
             503 => {
                 tokio::time::sleep(Duration::from_millis(1100)).await;
-                let (head, _) = ask(&mut client, "application/json", refresh(&known.refresh)).await;
+                let (head, _) = ask(&mut client, "application/json", refresh(refresh_of(&known))).await;
                 assert_eq!(head.status, 200);
             }
             401 => {
@@ -460,7 +465,8 @@ async fn crowd(scheme: Scheme, time: Duration, lifetime: Duration) {
                 );
                 calls += 1;
                 if calls.is_multiple_of(10) {
-                    let (head, told) = ask(&mut client, "application/json", refresh(&known.refresh)).await;
+                    let (head, told) =
+                        ask(&mut client, "application/json", refresh(refresh_of(&known))).await;
                     assert_eq!(
                         (head.status.as_u16(), &told["access_token"]),
                         (200, &json!(known.access)),
@@ -504,12 +510,12 @@ async fn tokens_are_on_disk_before_anybody_hears_of_them() {
     std::fs::create_dir(&blocked).unwrap();
     let known = stand_ins(&world);
     let mut client = Client::new(&world, H1).await;
-    let (head, told) = ask(&mut client, "application/json", refresh(&known.refresh)).await;
+    let (head, told) = ask(&mut client, "application/json", refresh(refresh_of(&known))).await;
     assert_eq!(head.status, 503, "{told}");
     assert_eq!((world.upstream.requests(), generation(&world)), (0, 2));
     std::fs::remove_dir(&blocked).unwrap();
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    let (head, _) = ask(&mut client, "application/json", refresh(&known.refresh)).await;
+    let (head, _) = ask(&mut client, "application/json", refresh(refresh_of(&known))).await;
     assert_eq!(head.status, 200);
     let stored: Record = Store::new(directory).read("work").unwrap();
     let vault = world.vault.current();

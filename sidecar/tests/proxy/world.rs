@@ -298,7 +298,7 @@ impl World {
     pub(crate) fn renew_by_hand(&self, number: u64) {
         let new = tokens(Scheme::Claude, "work", number, Duration::ZERO);
         self.change(|record| {
-            record.refresh = Token::new(new.refresh);
+            record.refresh = Some(Token::new(new.refresh));
         });
     }
 
@@ -394,11 +394,11 @@ pub(crate) fn vault(value: &str, declared: &str) -> Vault {
 fn import(root: &Path, scheme: Scheme, login: &str, expires: Millis) -> Tokens {
     let catalogue = catalogue(0);
     let key = InstallationKey::from_bytes(&[7; 32]);
-    let (kind, _, file) = accounts::import::format(&catalogue, "acme").unwrap();
+    let format = accounts::import::Format::named(&catalogue, "acme").unwrap();
     let tokens = tokens(scheme, login, 0, Duration::from_secs(3600));
     let file_text = serde_json::json!({ "access": tokens.access, "refresh": tokens.refresh, "id": tokens.id,
                                         "expires": expires.0, "account": "a-1" });
-    let read = accounts::import::read(kind, file, file_text.to_string().as_bytes()).unwrap();
+    let read = format.read(file_text.to_string().as_bytes()).unwrap();
     let store = Store::new(root.join("accounts"));
     let before = store.read("work").ok();
     let record = read.record("work", (&key, &catalogue), before.as_ref(), false).unwrap();

@@ -2,8 +2,11 @@ use super::super::record::StandIns;
 use super::*;
 
 fn account() -> Account {
-    let stand_ins =
-        StandIns { access: "at-stand-in".into(), refresh: "rt-stand-in".into(), id: Some("h.c.s".into()) };
+    let stand_ins = StandIns {
+        access: "at-stand-in".into(),
+        refresh: Some("rt-stand-in".into()),
+        id: Some("h.c.s".into()),
+    };
     Account {
         name: "work".to_owned(),
         generation: 1,

@@ -28,8 +28,7 @@ fn codex(padded: bool, exp: u64) -> Value {
 }
 
 fn read_as<'c>(catalogue: &'c Catalogue, name: &str, bytes: &[u8]) -> Result<Login<'c>, ImportError> {
-    let (kind, _, file) = format(catalogue, name)?;
-    read(kind, file, bytes)
+    Format::named(catalogue, name)?.read(bytes)
 }
 
 #[test]

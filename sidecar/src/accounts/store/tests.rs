@@ -8,7 +8,7 @@ const STEPS: [Step; 6] =
 
 fn record(generation: u64) -> Record {
     let token = |what: &str| Token::new(format!("{what}-of-generation-{generation}"));
-    let tokens = Tokens { access: token("access"), refresh: token("refresh"), id: None };
+    let tokens = Tokens { access: token("access"), refresh: Some(token("refresh")), id: None };
     Record { generation, ..Record::new("kind", tokens, StandIns::default()) }
 }
 
@@ -21,7 +21,10 @@ fn store() -> (tempfile::TempDir, Store) {
 fn generation(store: &Store) -> u64 {
     let record = store.read("a").unwrap();
     // Never a mixture.
-    assert_eq!(record.refresh.expose(), format!("refresh-of-generation-{}", record.generation));
+    assert_eq!(
+        record.refresh.as_ref().unwrap().expose(),
+        format!("refresh-of-generation-{}", record.generation)
+    );
     assert_eq!(record.access.expose(), format!("access-of-generation-{}", record.generation));
     record.generation
 }

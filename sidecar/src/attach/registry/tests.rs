@@ -229,7 +229,7 @@ fn a_container_gets_a_login_that_it_made_once_the_operator_confirmed_it() {
     assert!(registry.keep_login("agent").unwrap_err().reason.contains("no login was made"));
     let made = |account: &str| {
         let token = |text: &str| Token::new(text.to_owned());
-        let tokens = Tokens { access: token("access"), refresh: token("refresh"), id: None };
+        let tokens = Tokens { access: token("access"), refresh: Some(token("refresh")), id: None };
         let attempt = registry.parts.arming.begin(&"a".repeat(64).parse().unwrap()).unwrap();
         attempt.made(account.to_owned(), Record::new("kind", tokens, StandIns::default()))
     };

@@ -1,11 +1,12 @@
-//! What is known of a provider's accounts: where their tokens are renewed (RFC 6749 section 6), and what the login files
-//! of programs look like.
+//! What is known of a provider's accounts: where their tokens are renewed (RFC 6749 section 6).
 
 use std::collections::BTreeMap;
 
 use http::Uri;
 use serde::Deserialize;
 use understudy_policies::{HostName, PathPattern, Readings};
+
+use super::login_file::LoginFile;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Oauth {
@@ -20,8 +21,6 @@ pub struct Oauth {
     pub harmless: Vec<String>,
     /// What an answer tells of the account: facts by name, as those of a login file; `id:/claim` is of its ID token.
     pub answer_facts: BTreeMap<String, String>,
-    /// Never empty.
-    pub login_files: Vec<LoginFile>,
 }
 
 /// Always over verified TLS.
@@ -42,28 +41,6 @@ pub enum Encoding {
     Form,
 }
 
-/// Where a program's login file has what: JSON pointers (RFC 6901).
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct LoginFile {
-    /// What `understudy login import` calls it.
-    pub name: String,
-    /// For people, with its usual path.
-    pub what: String,
-    pub access: String,
-    pub refresh: String,
-    pub id: Option<String>,
-    /// When the access token expires: seconds or milliseconds since the epoch. Without it, its own `exp` says so.
-    pub expires: Option<String>,
-    /// A list of texts, or one text with spaces between them.
-    pub scopes: Option<String>,
-    /// What else is known of the account, by name; no secret may be among it. `id:/claim` is a claim of the ID token.
-    #[serde(default)]
-    pub facts: BTreeMap<String, String>,
-    /// The fact that tells one account from another.
-    pub identity: Option<String>,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RawOauth {
@@ -78,7 +55,7 @@ pub(super) struct RawOauth {
     #[serde(default)]
     answer_facts: BTreeMap<String, String>,
     #[serde(default, rename = "login-file")]
-    login_files: Vec<LoginFile>,
+    pub(super) login_files: Vec<LoginFile>,
 }
 
 impl TokenEndpoint {
@@ -97,18 +74,6 @@ impl TokenEndpoint {
     /// Whether a server could take this path for the endpoint's.
     pub fn is_at(&self, host: &HostName, path: &str) -> bool {
         self.host == *host && self.pattern.matches_possibly(&Readings::of(path))
-    }
-}
-
-impl Oauth {
-    /// The fact that tells one account from another: all login files call it the same.
-    pub fn identity(&self) -> Option<&str> {
-        self.login_files.iter().find_map(|file| file.identity.as_deref())
-    }
-
-    /// What an account is called of which nobody said otherwise.
-    pub fn usual_name(&self) -> Option<&str> {
-        self.login_files.first().map(|file| file.name.as_str())
     }
 }
 
@@ -134,18 +99,9 @@ impl RawOauth {
             );
         }
         for file in &self.login_files {
-            let of_claims = |pointer: &String| pointer.strip_prefix("id:").unwrap_or(pointer).to_owned();
-            let pointers = [Some(&file.access), Some(&file.refresh), file.id.as_ref(), file.expires.as_ref()];
-            let pointers = pointers.into_iter().chain([file.scopes.as_ref()]).flatten().cloned();
-            let mut pointers = pointers.chain(file.facts.values().map(of_claims));
-            if let Some(wrong) = pointers.find(|pointer| !pointer.starts_with('/')) {
-                return Err(format!("`oauth`: login file `{}`: `{wrong}` is no JSON pointer", file.name));
-            }
-            if let Some(identity) = file.identity.as_ref().filter(|name| !file.facts.contains_key(*name)) {
-                return Err(format!(
-                    "`oauth`: login file `{}`: `identity` `{identity}` is no fact",
-                    file.name
-                ));
+            file.check().map_err(|error| format!("`oauth`: {error}"))?;
+            if file.refresh.is_none() {
+                return Err(format!("`oauth`: login file `{}`: there is no `refresh`", file.name));
             }
         }
         let of_answer =
@@ -161,7 +117,6 @@ impl RawOauth {
             ended: self.ended,
             harmless: self.harmless,
             answer_facts: self.answer_facts,
-            login_files: self.login_files,
         })
     }
 }

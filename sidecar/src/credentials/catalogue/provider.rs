@@ -10,6 +10,7 @@ use understudy_policies::document::{self, OneOrMany, closest};
 use understudy_policies::{DocumentError, HostPattern, PathPattern};
 
 use super::endpoint::{Creates, Endpoint};
+use super::login_file::LoginFile;
 use super::minted::Minted;
 use super::mutation::{Mutation, is_name};
 use super::oauth::{Oauth, RawOauth};
@@ -64,9 +65,26 @@ pub struct Kind {
     pub confirmed: bool,
     /// Of an account, and of nothing else.
     pub oauth: Option<Oauth>,
+    /// Never empty of an account; of others, where programs keep one.
+    pub login_files: Vec<LoginFile>,
 }
 
 impl Kind {
+    /// Whether the sidecar's own store can hold one.
+    pub fn is_stored(&self) -> bool {
+        !self.login_files.is_empty()
+    }
+
+    /// The fact that tells one account from another: all login files call it the same.
+    pub fn identity(&self) -> Option<&str> {
+        self.login_files.iter().find_map(|file| file.identity.as_deref())
+    }
+
+    /// What one is called of which nobody said otherwise.
+    pub fn usual_name(&self) -> Option<&str> {
+        self.login_files.first().map(|file| file.name.as_str())
+    }
+
     /// How its values start: "`ghp_` or `github_pat_`". None if some start with nothing in particular.
     pub fn prefixes(&self) -> Option<String> {
         let prefixes: Vec<&str> = self.shapes.iter().map(|shape| shape.pattern.prefix()).collect();
@@ -119,6 +137,8 @@ struct RawKind {
     placements: Spanned<OneOrMany<String>>,
     env: Option<Spanned<String>>,
     oauth: Option<Spanned<RawOauth>>,
+    #[serde(default, rename = "login-file")]
+    login_files: Vec<Spanned<LoginFile>>,
     #[serde(default = "yes")]
     confirmed: bool,
 }
@@ -229,10 +249,23 @@ impl Source<'_> {
 
     fn kind(&self, raw: RawKind, provider: &Provider) -> Result<Kind, DocumentError> {
         self.name(&raw.name)?;
+        let mut login_files = Vec::new();
+        for file in raw.login_files {
+            let of_key = match raw.kind {
+                SecretKind::Oauth => {
+                    Err("the login files of an account are `[[kind.oauth.login-file]]`".to_owned())
+                }
+                _ => file.get_ref().check_of_key(),
+            };
+            of_key.map_err(|error| self.error(&file, error))?;
+            login_files.push(file.into_inner());
+        }
         let oauth = match (raw.kind, raw.oauth) {
             (SecretKind::Oauth, Some(oauth)) => {
                 let at = Spanned::new(oauth.span(), ());
-                Some(oauth.into_inner().checked().map_err(|error| self.error(&at, error))?)
+                let oauth = oauth.into_inner();
+                login_files.extend(oauth.login_files.iter().cloned());
+                Some(oauth.checked().map_err(|error| self.error(&at, error))?)
             }
             (SecretKind::Oauth, None) => {
                 return Err(self.error(&raw.name, "`kind = \"oauth\"` needs a table `[kind.oauth]`"));
@@ -280,6 +313,7 @@ impl Source<'_> {
             env: raw.env.map(Spanned::into_inner),
             confirmed: raw.confirmed,
             oauth,
+            login_files,
         })
     }
 

@@ -58,8 +58,11 @@ fn parts(
     let stand_ins = &record.stand_ins;
     let access = loaded(&record.access, &stand_ins.access, previous.map(|record| &record.access))?;
     let access = Loaded { account: Some(Arc::new(record.account(name))), ..access };
-    let refresh = loaded(&record.refresh, &stand_ins.refresh, previous.map(|record| &record.refresh))?;
-    let mut parts = vec![(declaration.clone(), access), (declaration.part(PARTS[0]), refresh)];
+    let mut parts = vec![(declaration.clone(), access)];
+    if let (Some(refresh), Some(stand_in)) = (&record.refresh, &stand_ins.refresh) {
+        let refresh = loaded(refresh, stand_in, previous.and_then(|record| record.refresh.as_ref()))?;
+        parts.push((declaration.part(PARTS[0]), refresh));
+    }
     if let (Some(id), Some(stand_in)) = (&record.id, &stand_ins.id) {
         let id = loaded(id, stand_in, previous.and_then(|record| record.id.as_ref()))?;
         parts.push((declaration.part(PARTS[1]), id));

@@ -73,7 +73,11 @@ fn a_harness_gets_its_login_its_policy_and_its_files() {
         terms.placement.files.iter().map(|file| (file.path.as_str(), file.mode, file.write)).collect();
     assert_eq!(files, [("~/.claude.json", 0o600, Write::MergeJson); 2]);
     assert!(terms.placement.files[1].content.contains(&stand_in[stand_in.len() - 20..]));
-    assert!(!terms.placement.login_files.is_empty() && terms.notes.is_empty(), "{:?}", terms.notes);
+    let checked: Vec<_> = terms.placement.login_files.iter().map(|file| file.path.as_str()).collect();
+    for path in ["~/.claude/.credentials.json", "~/.claude/.credentials.json.previous"] {
+        assert!(checked.contains(&path), "{checked:?}");
+    }
+    assert!(terms.notes.is_empty(), "{:?}", terms.notes);
 }
 
 #[test]

@@ -123,7 +123,7 @@ impl Secret {
         let Some(account) = self.account() else { return Filling::of(stand_in) };
         Filling {
             stand_in,
-            refresh: &account.stand_ins.refresh,
+            refresh: account.stand_ins.refresh.as_deref().unwrap_or_default(),
             id: account.stand_ins.id.as_deref().unwrap_or_default(),
             account: Some(&account.facts),
         }
@@ -132,7 +132,7 @@ impl Secret {
     /// All that a container that is given it may hold.
     pub fn all_stand_ins(&self) -> impl Iterator<Item = &str> {
         let account = self.account().map(|account| &account.stand_ins);
-        let others = account.into_iter().flat_map(|all| [Some(&all.refresh), all.id.as_ref()]);
+        let others = account.into_iter().flat_map(|all| [all.refresh.as_ref(), all.id.as_ref()]);
         let own = [self.stand_in()].into_iter().chain(others.flatten().map(String::as_str));
         own.chain(self.parts().map(|(_, stand_in)| stand_in))
     }
