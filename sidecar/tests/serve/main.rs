@@ -4,6 +4,7 @@
 
 mod agent;
 mod audit;
+mod flood;
 mod json;
 mod names;
 mod notify;
