@@ -35,7 +35,7 @@ pub enum Command {
         /// Its name, as `policy list` prints it
         name: String,
     },
-    /// What the rules of one policy are that another has not, and the other way round; exit status 1 if there are any
+    /// What rules and limits one policy has that another has not, and the other way round; exit status 1 if there are any
     Diff {
         #[command(flatten)]
         directories: Directories,
@@ -227,8 +227,14 @@ mod tests {
     fn two_policies_differ_in_rules_and_not_in_their_order() {
         let a = "[[allow]]\nhost = \"a.example\"\n[[allow]]\nhost = \"b.example\"";
         let b = "[[allow]]\nhost = \"b.example\"\n[[allow]]\nhost = \"a.example\"";
-        let (_kept, directories) =
-            directories(&[("a.toml", a), ("b.toml", b), ("c.toml", "extends = [\"a\"]\nopen = true")]);
+        let limits = "extends = [\"a\"]\nmax-requests = 5\nmax-runtime = \"2h\"";
+        let (_kept, directories) = directories(&[
+            ("a.toml", a),
+            ("b.toml", b),
+            ("c.toml", "extends = [\"a\"]\nopen = true"),
+            ("d.toml", limits),
+            ("e.toml", "extends = [\"a\"]\nmax-requests = 6"),
+        ]);
         let between = |before: &str, after: &str| difference(&directories, before, after).unwrap();
         assert!(between("a", "b").same && between("a", "b").text().is_empty());
         let wider = between("a", "c");
@@ -243,7 +249,16 @@ mod tests {
                     "rule": "allow *, every port", "effect": "allow", "hosts": ["*"], "ports": null,
                     "place": "c.toml:2", "note": null,
                 }],
+                "limits": [],
             })
+        );
+        let limited = between("a", "d");
+        assert!(!limited.same && !between("d", "a").same);
+        assert_eq!(limited.text(), "+ max-requests 5\n+ max-runtime 7200\n");
+        assert_eq!(between("d", "e").text(), "- max-requests 5\n+ max-requests 6\n- max-runtime 7200\n");
+        assert_eq!(
+            serde_json::to_value(&limited).unwrap()["limits"][1],
+            json!({"limit": "max-runtime", "before": null, "after": 7200})
         );
         let file = directories.policies().join("b.toml");
         assert!(between("b", file.to_str().unwrap()).same);

@@ -57,6 +57,16 @@ pub(super) struct Difference {
     pub(super) same: bool,
     pub(super) only_before: Vec<ShownRule>,
     pub(super) only_after: Vec<ShownRule>,
+    limits: Vec<OtherLimit>,
+}
+
+/// A limit that two policies have otherwise. None: it is none.
+#[derive(Debug, Serialize)]
+struct OtherLimit {
+    /// As `max-bytes`.
+    limit: &'static str,
+    before: Option<u64>,
+    after: Option<u64>,
 }
 
 /// A policy that is proposed: by `policy from` and by `learn`.
@@ -136,15 +146,36 @@ impl Difference {
             these.filter(|rule| !others.contains(&rule.rule)).collect()
         };
         let (only_before, only_after) = (only(before, after), only(after, before));
-        Self { same: only_before.is_empty() && only_after.is_empty(), only_before, only_after }
+        let limits: Vec<OtherLimit> = limits(before)
+            .into_iter()
+            .zip(limits(after))
+            .filter(|(before, after)| before != after)
+            .map(|((limit, before), (_, after))| OtherLimit { limit, before, after })
+            .collect();
+        let same = only_before.is_empty() && only_after.is_empty() && limits.is_empty();
+        Self { same, only_before, only_after, limits }
     }
 
     pub(super) fn text(&self) -> String {
         let lines = |sign: char, rules: &[ShownRule]| -> String {
             rules.iter().map(|shown| format!("{sign} {}\n", shown.rule)).collect()
         };
-        lines('-', &self.only_before) + &lines('+', &self.only_after)
+        let mut text = lines('-', &self.only_before) + &lines('+', &self.only_after);
+        for OtherLimit { limit, before, after } in &self.limits {
+            let line = |sign: char, value: &Option<u64>| {
+                value.map(|value| format!("{sign} {limit} {value}\n")).unwrap_or_default()
+            };
+            text += &(line('-', before) + &line('+', after));
+        }
+        text
     }
+}
+
+/// Bytes and seconds.
+fn limits(policy: &Policy) -> [(&'static str, Option<u64>); 3] {
+    let limits = policy.limits();
+    let runtime = limits.runtime.map(|time| time.as_secs());
+    [("max-requests", limits.requests), ("max-bytes", limits.bytes), ("max-runtime", runtime)]
 }
 
 impl Proposed {
