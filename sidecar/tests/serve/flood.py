@@ -59,7 +59,12 @@ def request(number, host, method=b"GET", path=b"", more=b""):
 
 
 def in_url(text):
-    return b"".join(b"%%%02x" % byte for byte in text)
+    """As little of it encoded as a server takes."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return b"".join(b"%%%02x" % byte for byte in text)
+    return b"".join(bytes([byte]) if byte >= 0x80 else b"%%%02x" % byte for byte in text)
 
 
 def hello(name):
