@@ -44,6 +44,22 @@ pub struct Descriptor {
     /// each. Absolute, or `~/…`.
     #[serde(default)]
     pub instructions: Vec<String>,
+    /// How an editor starts it.
+    #[serde(default)]
+    pub acp: Vec<Adapter>,
+}
+
+/// A command that speaks the Agent Client Protocol on its standard input and output.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adapter {
+    /// Never empty.
+    pub command: Vec<String>,
+    /// What it comes in, if not with the program itself.
+    pub package: Option<String>,
+    /// Versions of it that were spoken to by an editor's library.
+    #[serde(default)]
+    pub proven: Vec<String>,
 }
 
 /// Host names of the program, by what it wants from them.

@@ -33,7 +33,7 @@ impl Policy {
             let ports = Ports::These(vec![port.unwrap_or(443)]);
             Ok(Rule::new(Effect::Allow, vec![host], ports, format!("annotation {NAME}")))
         });
-        Ok(Self::new(NAME, rules.collect::<Result<_, _>>()?))
+        Ok(Self::new(NAME, rules.collect::<Result<_, _>>()?).looked_at())
     }
 }
 
@@ -74,6 +74,16 @@ mod tests {
     }
 
     #[test]
+    fn what_a_file_is_warned_of_an_annotation_is_too() {
+        let warnings = |text: &str| Policy::from_allow_annotation(text).unwrap().warnings().to_vec();
+        let said = "annotation understudy.allow: anybody can have a name below `github.io`, where";
+        let found = warnings("a.example,*.github.io");
+        assert!(found.len() == 1 && found[0].starts_with(said), "{found:?}");
+        assert_eq!(warnings("a.b.example *.b.example").len(), 1);
+        assert!(warnings("a.example b.example").is_empty());
+    }
+
+    #[test]
     fn an_empty_annotation_allows_nothing() {
         assert!(Policy::from_allow_annotation(" , ").unwrap().rules().is_empty());
     }
@@ -88,8 +98,8 @@ mod tests {
             ("a.example:https", "the port"),
             ("a.example:", "the port"),
             ("https://a.example", "a scheme or path"),
-            ("10.0.0.1:443", "address literal"),
-            ("[::1]:443", "\"[::1]:443\""),
+            ("10.0.0.1:443", "an address, which no rule is about; give it a name below `[names]`"),
+            ("[::1]:443", "\"[::1]:443\": an address"),
             ("a.example*", "`*` stands only at the start"),
         ] {
             let found = Policy::from_allow_annotation(text).unwrap_err().to_string();

@@ -51,6 +51,7 @@ pub fn github_pr(repositories: &[String]) -> Policy {
     let comments = list(&|name| format!("/repos/{name}/issues/*/comments"));
     let text = format!(
         "[[allow]]\nhost = \"github.com\"\ngit = \"read\"\n\
+         [[allow]]\nhost = \"github-cloud.githubusercontent.com\"\nmethods = \"GET\"\npaths = \"/alambic/media/**\"\n\
          [[allow]]\nhost = \"github.com\"\ngit = \"write\"\nrepos = [{}]\n\
          [[allow]]\nhost = \"api.github.com\"\nmethods = \"GET\"\npaths = [{all}]\n\
          [[allow]]\nhost = \"api.github.com\"\nmethods = [\"POST\", \"PATCH\", \"PUT\"]\npaths = [{pulls}, {comments}]\n",
@@ -113,6 +114,25 @@ mod tests {
             assert!(allows(&policy, "POST", host, "/group/sub/r.git/git-upload-pack"), "{host}");
             assert!(!allows(&policy, "POST", host, "/o/r.git/git-receive-pack"), "{host}");
             assert!(!allows(&policy, "GET", host, "/o/r"), "{host}");
+            assert!(allows(&policy, "POST", host, "/o/r.git/info/lfs/objects/batch"), "{host}");
+            assert!(!allows(&policy, "PUT", host, "/o/r.git/info/lfs/objects/0123abcd/7"), "{host}");
+        }
+        assert!(allows(&policy, "GET", "codeberg.org", "/o/r.git/info/lfs/objects/0123abcd"));
+        assert!(allows(&policy, "GET", "gitlab.com", "/group/sub/r.git/gitlab-lfs/objects/0123abcd"));
+        lfs_of_github_is_fetched_only(&policy);
+    }
+
+    /// Whoever may push somewhere at GitHub can have an upload signed, and give it to an agent that is to send what it has read.
+    fn lfs_of_github_is_fetched_only(policy: &Policy) {
+        let object = "/alambic/media/7/01/23/0123abcd?X-Amz-Signature=f00";
+        for (method, host, target, expected) in [
+            ("GET", "github-cloud.githubusercontent.com", object, true),
+            ("GET", "github-cloud.githubusercontent.com", "/other", false),
+            ("PUT", "github-cloud.githubusercontent.com", object, false),
+            ("PUT", "github-cloud.s3.amazonaws.com", object, false),
+            ("POST", "lfs.github.com", "/o/r/objects/0123abcd/verify", false),
+        ] {
+            assert_eq!(allows(policy, method, host, target), expected, "{method} {host}{target}");
         }
     }
 
@@ -135,6 +155,7 @@ mod tests {
         ] {
             assert_eq!(allows(&policy, method, host, target), expected, "{method} {host}{target}");
         }
+        lfs_of_github_is_fetched_only(&policy);
         assert!(github_pr(&["../x".to_owned()]).error().is_some());
     }
 }

@@ -11,7 +11,7 @@ use std::fmt;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::document::{self, OneOrMany, closest, position};
+use crate::document::{self, Items, closest, position};
 use crate::{DocumentError, Effect, HostPattern, Policy, PolicySet, Ports, Rule, annotation, builtin};
 pub use concerned::Concerned;
 pub use require::{Held, Missing, Requirement};
@@ -27,7 +27,7 @@ pub struct Ceiling {
     policies: Names,
     open: Option<Limit<String>>,
     modes: Names,
-    log: Option<Log>,
+    log: Option<(Log, String)>,
     harnesses: Names,
     secrets: Names,
     required: Option<Required>,
@@ -113,8 +113,8 @@ impl Ceiling {
             deny: source.hosts("deny", raw.deny)?,
             allow_hosts: source.hosts("allow-hosts", annotations.allow_hosts)?,
             annotations: source.annotations(annotations.forbid, known)?,
-            open: raw.policies.as_ref().and_then(|raw| raw.open.clone()).map(|list| source.limit(list).0),
-            log: raw.modes.as_ref().and_then(|raw| raw.log),
+            open: raw.policies.as_ref().and_then(|raw| raw.open.clone()).map(|list| source.limit(list)),
+            log: raw.modes.as_ref().and_then(|raw| source.log(raw.log.as_ref())),
             modes: source.modes(raw.modes)?,
             policies: source.names(raw.policies.map(|raw| [raw.allow, raw.forbid])),
             harnesses: source.names(raw.harnesses.map(|raw| [raw.allow, raw.forbid])),
@@ -127,9 +127,10 @@ impl Ceiling {
     pub fn check(&self, asked: &Asked<'_>) -> Result<(), Beyond> {
         self.check_annotations(asked.annotations)?;
         self.harnesses.check("harness", ["harnesses.allow", "harnesses.forbid"], [asked.harness])?;
-        let policies = asked.policy.policies().iter().map(|policy| policy.name());
-        let policies = policies.filter(|name| *name != annotation::NAME);
-        self.policies.check("policy", ["policies.allow", "policies.forbid"], policies)?;
+        let policies = || asked.policy.policies().iter().filter(|policy| policy.name() != annotation::NAME);
+        let names = policies().map(|policy| policy.name());
+        self.policies.check("policy", ["policies.allow", "policies.forbid"], names)?;
+        policies().try_for_each(|policy| self.check_inherited(policy))?;
         let secrets = asked.secrets.iter().map(String::as_str);
         self.secrets.check("secret", ["secrets.allow", "secrets.forbid"], secrets)?;
         asked.policy.policies().iter().try_for_each(|policy| self.check_hosts(policy))
@@ -150,9 +151,9 @@ impl Ceiling {
         Some(Policy::new(self.name.clone(), ports.into_iter().map(rule).collect()))
     }
 
-    /// What it says of containers in mode `log`.
-    pub fn log(&self) -> Option<Log> {
-        self.log
+    /// What it says of containers in mode `log`, and where.
+    pub fn log(&self) -> Option<(Log, &str)> {
+        self.log.as_ref().map(|(log, place)| (*log, place.as_str()))
     }
 
     /// Whether a container may have this mode.
@@ -184,6 +185,18 @@ impl Ceiling {
     /// In the order of the file.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
+    }
+
+    /// What is forbidden is also by another name. Which names annotations may say is another question, so `allow` is not asked.
+    fn check_inherited(&self, policy: &Policy) -> Result<(), Beyond> {
+        let Some(forbidden) = &self.policies.forbid else { return Ok(()) };
+        match policy.inherits().iter().find(|name| forbidden.items.contains(name)) {
+            Some(name) => {
+                let what = format!("policy `{}`, which extends `{name}`", policy.name());
+                Err(forbidden.beyond("policies.forbid", what))
+            }
+            None => Ok(()),
+        }
     }
 
     fn check_annotations(&self, keys: &[&str]) -> Result<(), Beyond> {
@@ -299,7 +312,7 @@ impl Names {
     }
 }
 
-type List = Option<Spanned<OneOrMany<String>>>;
+type List = Option<Items<String>>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -337,7 +350,7 @@ struct RawNames {
 struct RawModes {
     allow: List,
     forbid: List,
-    log: Option<Log>,
+    log: Option<Spanned<Log>>,
 }
 
 #[derive(Deserialize)]
@@ -356,8 +369,7 @@ struct Source<'a> {
 impl Source<'_> {
     fn hosts(&self, key: &str, list: List) -> Result<Option<Limit<Reach>>, DocumentError> {
         let Some(list) = list else { return Ok(None) };
-        let at = list.span().start;
-        let parse = |host: &String| {
+        let parse = |(at, host): (usize, &String)| {
             // Whoever trusts every annotation must be able to say so.
             if key == "allow-hosts" && host == "*" {
                 return Ok(Reach { host: HostPattern::Everything, port: None });
@@ -366,31 +378,32 @@ impl Source<'_> {
                 .map_err(|error| self.error(at, format!("`{key}`: {host:?}: {error}")))?;
             Ok(Reach { host: pattern, port })
         };
-        let items = list.get_ref().0.iter().map(parse).collect::<Result<_, _>>()?;
-        Ok(Some(Limit { items, place: self.place(at) }))
+        let items = list.iter().map(parse).collect::<Result<_, _>>()?;
+        Ok(Some(Limit { items, place: self.place(list.at()) }))
     }
 
     fn annotations(&self, list: List, known: &[&str]) -> Result<Option<Limit<String>>, DocumentError> {
-        let limit = list.map(|list| self.limit(list));
-        let Some((limit, at)) = limit else { return Ok(None) };
-        if let Some(unknown) = limit.items.iter().find(|item| !known.contains(&item.as_str())) {
+        let Some(list) = list else { return Ok(None) };
+        if let Some((at, unknown)) = list.iter().find(|(_, item)| !known.contains(&item.as_str())) {
             let meant = match closest(unknown, known.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("known are: {}", known.join(", ")),
             };
             return Err(self.error(at, format!("`forbid`: no annotation {unknown:?} exists; {meant}")));
         }
-        Ok(Some(limit))
+        Ok(Some(self.limit(list)))
+    }
+
+    fn log(&self, raw: Option<&Spanned<Log>>) -> Option<(Log, String)> {
+        raw.map(|log| (*log.get_ref(), self.place(log.span().start)))
     }
 
     fn modes(&self, raw: Option<RawModes>) -> Result<Names, DocumentError> {
         let lists = raw.map(|raw| [raw.allow, raw.forbid]);
         for list in lists.iter().flatten().flatten() {
-            if let Some(unknown) = list.get_ref().0.iter().find(|mode| !MODES.contains(&mode.as_str())) {
+            if let Some((at, unknown)) = list.iter().find(|(_, mode)| !MODES.contains(&mode.as_str())) {
                 let known = MODES.join(", ");
-                return Err(
-                    self.error(list.span().start, format!("no mode {unknown:?} exists; known are: {known}"))
-                );
+                return Err(self.error(at, format!("no mode {unknown:?} exists; known are: {known}")));
             }
         }
         Ok(self.names(lists))
@@ -398,7 +411,7 @@ impl Source<'_> {
 
     fn names(&self, lists: Option<[List; 2]>) -> Names {
         let [allow, forbid] = lists.unwrap_or_default();
-        let limit = |list: List| list.map(|list| self.limit(list).0);
+        let limit = |list: List| list.map(|list| self.limit(list));
         Names { allow: limit(allow), forbid: limit(forbid) }
     }
 
@@ -412,7 +425,7 @@ impl Source<'_> {
             return match images.or(labels) {
                 Some(list) => {
                     let without = "images or labels without `required = true` would require nothing";
-                    Err(self.error(list.span().start, without.to_owned()))
+                    Err(self.error(list.at(), without.to_owned()))
                 }
                 None => Ok(None),
             };
@@ -424,18 +437,18 @@ impl Source<'_> {
     fn concerned(&self, images: List, labels: List) -> Result<Concerned, DocumentError> {
         let patterns = |list: List| {
             let Some(list) = list else { return Ok(Vec::new()) };
-            if list.get_ref().0.is_empty() || list.get_ref().0.iter().any(String::is_empty) {
+            if list.is_empty() || list.iter().any(|(_, pattern)| pattern.is_empty()) {
                 let empty = "an empty list or pattern is about no container; leave it out, or name those that are meant";
-                return Err(self.error(list.span().start, empty.to_owned()));
+                return Err(self.error(list.at(), empty.to_owned()));
             }
-            Ok(list.into_inner().0)
+            Ok(list.into_values())
         };
         Ok(Concerned { images: patterns(images)?, labels: patterns(labels)? })
     }
 
-    fn limit(&self, list: Spanned<OneOrMany<String>>) -> (Limit<String>, usize) {
-        let at = list.span().start;
-        (Limit { items: list.into_inner().0, place: self.place(at) }, at)
+    fn limit(&self, list: Items<String>) -> Limit<String> {
+        let place = self.place(list.at());
+        Limit { items: list.into_values(), place }
     }
 
     fn place(&self, at: usize) -> String {
@@ -452,6 +465,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::Policies;
 
     const KNOWN: [&str; 2] = ["understudy.allow", "understudy.policy"];
     const ALL: &str = "hosts = [\"*.corp.example\", \"api.example.net\"]\ndeny = \"up.corp.example\"\n\
@@ -521,6 +535,39 @@ mod tests {
         ] {
             assert_eq!(found.as_deref(), Some(said));
         }
+    }
+
+    #[test]
+    fn a_policy_that_is_forbidden_is_so_to_those_that_extend_it() {
+        let mut policies = Policies::default();
+        for (name, text) in
+            [("wide", ""), ("middle", "extends = \"wide\""), ("web", "extends = [\"middle\"]")]
+        {
+            policies.insert(Policy::parse(name, &format!("{name}.toml"), text).unwrap());
+        }
+        let web = || vec![policies.policy("web").unwrap()];
+        let forbidden = ceiling("policies.forbid = [\"other\",\n\"wide\"]");
+        let said = "policy `web`, which extends `wide`, beyond `policies.forbid` (/m.toml:1)";
+        assert_eq!(check(&forbidden, &[], "h", web(), &[]).as_deref(), Some(said));
+        assert_eq!(check(&ceiling("policies.forbid = \"git-hosts\""), &[], "h", web(), &[]), None);
+        // Which names may be said is another question.
+        assert_eq!(check(&ceiling("policies.allow = \"web\""), &[], "h", web(), &[]), None);
+    }
+
+    #[test]
+    fn what_is_not_among_those_allowed_is_beyond() {
+        let ceiling = ceiling("modes.allow = [\"deny\", \"log\"]\nsecrets.allow = [\"key\"]\n");
+        let mode = |mode| ceiling.check_mode(mode).map_err(|beyond| beyond.to_string());
+        assert_eq!(mode("deny"), Ok(()));
+        assert_eq!(mode("log"), Ok(()));
+        assert_eq!(mode("ask"), Err("mode `ask`, beyond `modes.allow` (/m.toml:1)".to_owned()));
+        assert_eq!(check(&ceiling, &[], "h", vec![], &["key"]), None);
+        let beyond = check(&ceiling, &[], "h", vec![], &["key", "root"]);
+        assert_eq!(beyond.as_deref(), Some("secret `root`, beyond `secrets.allow` (/m.toml:2)"));
+        let forbidden = Ceiling::parse("m", "/m.toml", "modes.forbid = \"ask\"", &KNOWN).unwrap();
+        let beyond = forbidden.check_mode("ask").unwrap_err().to_string();
+        assert_eq!(beyond, "mode `ask`, beyond `modes.forbid` (/m.toml:1)");
+        assert_eq!(forbidden.check_mode("deny"), Ok(()));
     }
 
     #[test]
@@ -666,6 +713,12 @@ mod tests {
             ("colours = []", "/m.toml:1:1: unknown key `colours`; "),
             ("hosts = \"*.com\"", "/m.toml:1:9: `hosts`: \"*.com\": `*.com` would match"),
             ("\n[annotations]\nforbid = \"understudy.alow\"", "/m.toml:3:10: `forbid`: no annotation"),
+            ("hosts = [\n  \"a.example\",\n  \"*.com\"]", "/m.toml:3:3: `hosts`: \"*.com\""),
+            (
+                "modes.forbid = [\"log\",\n\"lag\"]",
+                "/m.toml:2:1: no mode \"lag\" exists; known are: deny, ask, log",
+            ),
+            ("modes.allow = \"\"", "/m.toml:1:15: no mode \"\" exists"),
             ("required-images = \"a\"", "/m.toml:1:19: images or labels without"),
             ("required = true\nrequired-labels = []", "/m.toml:2:19: an empty list or pattern"),
             ("[policies]\ndeny = \"a\"", "/m.toml:2:1: unknown key `deny`"),

@@ -3,8 +3,11 @@
 //! A rule that allows holds only if a condition is met however the server reads the request; one that denies, if it is
 //! met in any reading.
 
+use std::ops::Deref;
+
 use crate::git::Git;
-use crate::{PathError, PathPattern, Request};
+use crate::path::PathIndex;
+use crate::{Effect, PathError, PathPattern, Request};
 
 /// Empty: any request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,11 +15,22 @@ pub struct Conditions {
     /// Upper case; `GET` stands for `HEAD`, too. Empty: any.
     pub methods: Vec<String>,
     /// Empty: any.
-    pub paths: Vec<PathPattern>,
+    pub paths: Paths,
     /// An allowance's request has no other keys, a denial's has one of these.
     pub query: Option<Vec<String>>,
     pub git: Option<Git>,
 }
+
+/// Patterns, any of which a path must match.
+#[derive(Debug, Clone, Default)]
+pub struct Paths {
+    list: Vec<PathPattern>,
+    /// Of the places in it, if it is long.
+    index: Option<PathIndex<usize>>,
+}
+
+/// More are not looked at one by one.
+const FEW: usize = 16;
 
 /// How a request meets conditions; otherwise the first that it does not meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +46,33 @@ pub(crate) enum Fit {
 impl Conditions {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether whatever meets `other` meets this, of two rules of this effect.
+    pub(crate) fn cover(&self, other: &Self, effect: Effect) -> bool {
+        let methods = self.methods.is_empty()
+            || !other.methods.is_empty() && other.methods.iter().all(|method| self.has_method(method));
+        let covers = |own: &PathPattern, path: &PathPattern| match effect {
+            Effect::Allow => own.covers(path),
+            Effect::Deny => own.takes(path),
+        };
+        let paths = self.paths.is_empty()
+            || !other.paths.is_empty() && other.paths.iter().all(|path| self.paths.cover(path, covers));
+        let query = match (&self.query, &other.query) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(own), Some(keys)) => keys.iter().all(|key| own.contains(key)),
+        };
+        let git = self.git == other.git || *self == Self::default();
+        git && methods && paths && query
+    }
+
+    /// The patterns of which a path must match one; none if any path will do.
+    pub(crate) fn patterns(&self) -> Box<dyn Iterator<Item = &PathPattern> + '_> {
+        match &self.git {
+            Some(git) => Box::new(git.patterns()),
+            None => Box::new(self.paths.iter()),
+        }
     }
 
     /// The methods that it asks for.
@@ -86,7 +127,7 @@ impl Conditions {
         match &request.path {
             _ if self.paths.is_empty() => Fit::Yes,
             Err(error) => Fit::Unclear(*error),
-            Ok(path) if self.paths.iter().any(|pattern| matches(pattern, path)) => Fit::Yes,
+            Ok(path) if self.paths.any(request, |pattern| matches(pattern, path)) => Fit::Yes,
             Ok(_) => Fit::NotPath,
         }
     }
@@ -96,6 +137,60 @@ impl Conditions {
         self.methods.is_empty() || self.methods.iter().any(is)
     }
 }
+
+impl Paths {
+    /// Whether one that could match does.
+    fn any(&self, request: &Request<'_>, matches: impl Fn(&PathPattern) -> bool) -> bool {
+        match &self.index {
+            None => self.list.iter().any(matches),
+            Some(index) => {
+                let about = index.about(request.readings());
+                about.into_iter().filter_map(|at| self.list.get(at)).any(matches)
+            }
+        }
+    }
+}
+
+impl Paths {
+    /// Whether one covers this one, as `covers` has it.
+    fn cover(&self, path: &PathPattern, covers: impl Fn(&PathPattern, &PathPattern) -> bool) -> bool {
+        match &self.index {
+            None => self.list.iter().any(|own| covers(own, path)),
+            Some(index) => {
+                let about = index.covering(Some(path));
+                about.into_iter().filter_map(|at| self.list.get(at)).any(|own| covers(own, path))
+            }
+        }
+    }
+}
+
+impl FromIterator<PathPattern> for Paths {
+    fn from_iter<I: IntoIterator<Item = PathPattern>>(patterns: I) -> Self {
+        let list: Vec<PathPattern> = patterns.into_iter().collect();
+        let index = (list.len() > FEW).then(|| {
+            let mut index = PathIndex::default();
+            list.iter().enumerate().for_each(|(at, pattern)| index.add(pattern, at));
+            index
+        });
+        Self { list, index }
+    }
+}
+
+impl Deref for Paths {
+    type Target = [PathPattern];
+
+    fn deref(&self) -> &[PathPattern] {
+        &self.list
+    }
+}
+
+impl PartialEq for Paths {
+    fn eq(&self, other: &Self) -> bool {
+        self.list == other.list
+    }
+}
+
+impl Eq for Paths {}
 
 #[cfg(test)]
 mod tests {
@@ -115,6 +210,31 @@ mod tests {
         let host = "a.example".parse().unwrap();
         let request = Request::new(&host, 443, method, target);
         (conditions.surely(&request), conditions.possibly(&request))
+    }
+
+    #[test]
+    fn of_a_long_list_few_are_looked_at_and_none_is_missed() {
+        let list: Vec<String> = (0..10_000).map(|at| format!("/v1/{at}")).collect();
+        let list: Vec<&str> = list.iter().map(String::as_str).chain(["/**/x"]).collect();
+        let conditions = conditions(&[], &list, None);
+        let host = "a.example".parse().unwrap();
+        for (target, looked_at, surely, possibly) in [
+            ("/v1/4711", 2, true, true),
+            ("/v1/4711.json", 2, false, true),
+            ("/V1/4711/", 2, false, true),
+            ("/v1/none", 1, false, false),
+            ("/v1/y/x", 1, true, true),
+        ] {
+            let request = Request::new(&host, 443, "GET", target);
+            let count = std::cell::Cell::new(0);
+            conditions.paths.any(&request, |_| {
+                count.set(count.get() + 1);
+                false
+            });
+            assert_eq!(count.get(), looked_at, "{target}");
+            let found = (conditions.surely(&request), conditions.possibly(&request));
+            assert_eq!((found.0 == Fit::Yes, found.1 == Fit::Yes), (surely, possibly), "{target}");
+        }
     }
 
     #[test]

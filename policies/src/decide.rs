@@ -81,8 +81,18 @@ impl PolicySet {
         if let Some(failed) = self.failed() {
             return failed;
         }
-        let about = self.index.about(request.host);
-        let rules = |effect| self.rules(&about, effect).filter(|rule| rule.ports.contain(request.port));
+        // What many rules about one host say is found by the path, which all of them are asked for where it cannot be told.
+        let near = request.path.is_ok().then(|| self.judge(request, &self.index.near(request)));
+        match near {
+            Some(decided @ (Verdict::Allowed { .. } | Verdict::Denied { .. })) => decided,
+            // For the reason, all of them.
+            _ => self.judge(request, &self.index.about(request.host)),
+        }
+    }
+
+    /// By the rules at these positions.
+    fn judge(&self, request: &Request<'_>, about: &[Position]) -> Verdict {
+        let rules = |effect| self.rules(about, effect).filter(|rule| rule.ports.contain(request.port));
         let mut unclear = None;
         for rule in rules(Effect::Deny) {
             match rule.conditions.possibly(request) {
@@ -117,7 +127,7 @@ impl PolicySet {
             methods.dedup();
             return Verdict::NoMethod { methods };
         }
-        self.no_host_or_port(&about)
+        self.no_host_or_port(about)
     }
 
     /// Whether any request to this host and port may be made, as far as can be told before there is one.
@@ -169,7 +179,7 @@ impl PolicySet {
     }
 
     /// The place of the rule by which TLS to this host and port is passed through without being decrypted. None if any
-    /// denial is about them: what it asks for can be seen in requests only.
+    /// denial is about them: what it asks for can be seen in requests only; or a rule that says `inspect`.
     pub fn splice(&self, host: &HostName, port: u16) -> Option<(String, Given)> {
         if self.failed().is_some() {
             return None;
@@ -177,7 +187,7 @@ impl PolicySet {
         let about = self.index.about(host);
         let about = &about;
         let rules = |effect| self.rules(about, effect).filter(move |rule| rule.ports.contain(port));
-        if rules(Effect::Deny).next().is_some() {
+        if rules(Effect::Deny).next().is_some() || rules(Effect::Allow).any(|rule| rule.inspect) {
             return None;
         }
         // A rule for every request allows what is passed through, too, and its terms are not to be taken away by another.
@@ -437,6 +447,16 @@ mod tests {
         assert_eq!(of(&denied, "a.example.com", 443), None);
         assert_eq!(of(&denied, "a.example.com", 8443).as_deref(), Some("s.toml:2"));
         assert_eq!(of(&both.replace("splice = true", "splice = false"), "a.example.com", 443), None);
+        // Of whichever policy, and whatever else that rule asks for.
+        let inspect = |rest: &str| rule("a.example.com", &format!("inspect = true\n{rest}"));
+        for more in ["", "port = [443, 80]\n", "methods = \"GET\"\npaths = \"/v1\"\n"] {
+            let set = set(&[("i", &inspect(more)), ("s", &rule("*.example.com", "splice = true\n"))]);
+            assert_eq!(set.splice(&host("a.example.com"), 443), None, "{more}");
+            assert!(set.splice(&host("b.example.com"), 443).is_some(), "{more}");
+            assert!(matches!(set.decide(&host("a.example.com"), 443), Verdict::Allowed { .. }));
+        }
+        let elsewhere = format!("{both}{}", inspect("port = 444\n"));
+        assert_eq!(of(&elsewhere, "a.example.com", 443).as_deref(), Some("s.toml:2"));
         let mut broken = set(&[("s", &both)]);
         broken.policies.push(Arc::new(Policy::failed("x", "no")));
         assert_eq!(broken.splice(&host("a.example.com"), 443), None);
@@ -513,6 +533,8 @@ mod tests {
             ("free.example.com", "PUT", "/a", allowed(10)),
             ("free.example.com", "PUT", "/Admin/x", denied(15, Some("no"))),
             ("free.example.com", "PUT", "/a/../admin/x", dots(15)),
+            // However far it is from what the rule names.
+            ("free.example.com", "PUT", "/a/../b", dots(15)),
             ("other.example.com", "GET", "/", Verdict::NoHost),
         ] {
             let host = host(name);

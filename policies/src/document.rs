@@ -2,9 +2,12 @@
 //! descriptors and the declarations of secrets, so that every file of a user is complained about in one voice.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use serde::de::{self, DeserializeOwned, Deserializer, SeqAccess, Visitor};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// What is wrong with a file. Never quotes a value: in the wrong place it could be a credential.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +46,31 @@ pub fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
 /// Line and column, both from 1, of a byte offset; the end of the text if it lies behind it.
 pub fn position(text: &str, offset: usize) -> (usize, usize) {
     Lines::of(text).position(offset)
+}
+
+/// Line and column of a key, which `keys` lead to, or of `item`, if that is its value or one of its list. As much of the way as
+/// there is; None if not even that.
+pub fn place_of(text: &str, keys: &[&str], item: Option<&str>) -> Option<(usize, usize)> {
+    let document = DeTable::parse(text).ok()?;
+    let (mut table, mut at) = (document.get_ref(), None);
+    for key in keys {
+        let Some((key, value)) = table.iter().find(|(name, _)| name.get_ref() == key) else { break };
+        at = Some(key.span().start);
+        match value.get_ref() {
+            DeValue::Table(below) => table = below,
+            DeValue::Array(items) => {
+                let meant = items.iter().find(|value| item.is_some() && value.get_ref().as_str() == item);
+                at = meant.map(|value| value.span().start).or(at);
+                break;
+            }
+            other if item.is_some() && other.as_str() == item => {
+                at = Some(value.span().start);
+                break;
+            }
+            _ => break,
+        }
+    }
+    Some(position(text, at?))
 }
 
 /// Where the lines of a text begin, for many positions in it.
@@ -113,31 +141,130 @@ impl<'de> de::Deserialize<'de> for OneOrMany<String> {
     }
 }
 
-impl<'de> de::Deserialize<'de> for OneOrMany<u16> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Numbers;
-        impl<'de> Visitor<'de> for Numbers {
-            type Value = OneOrMany<u16>;
+/// The same with the place of each item, in bytes from the start of the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Items<T> {
+    at: usize,
+    items: Vec<(usize, T)>,
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number from 1 to 65535 or a list of such numbers")
-            }
+impl<T> Items<T> {
+    /// Where it begins.
+    pub fn at(&self) -> usize {
+        self.at
+    }
 
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
-                let number = u16::try_from(number)
-                    .map_err(|_| E::custom("not a port: expected a number from 1 to 65535"))?;
-                Ok(OneOrMany(vec![number]))
-            }
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-                let mut list = Vec::new();
-                while let Some(item) = items.next_element()? {
-                    list.push(item);
-                }
-                Ok(OneOrMany(list))
-            }
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.items.iter().map(|(at, item)| (*at, item))
+    }
+
+    pub fn into_values(self) -> Vec<T> {
+        self.items.into_iter().map(|(_, item)| item).collect()
+    }
+}
+
+/// One item of such a list.
+trait Item: Sized {
+    const EXPECTED: &'static str;
+
+    fn of_text(_: &str) -> Option<Self> {
+        None
+    }
+
+    fn of_number(_: i64) -> Result<Self, Option<&'static str>> {
+        Err(None)
+    }
+}
+
+impl Item for String {
+    const EXPECTED: &'static str = "a string or a list of strings";
+
+    fn of_text(text: &str) -> Option<Self> {
+        Some(text.to_owned())
+    }
+}
+
+impl Item for u16 {
+    const EXPECTED: &'static str = "a number from 1 to 65535 or a list of such numbers";
+
+    fn of_number(number: i64) -> Result<Self, Option<&'static str>> {
+        Self::try_from(number).map_err(|_| Some("not a port: expected a number from 1 to 65535"))
+    }
+}
+
+/// One alone, whose place is that of the whole, or several.
+enum Parts<T> {
+    One(T),
+    Many(Vec<Spanned<Part<T>>>),
+}
+
+struct Part<T>(T);
+
+struct Reading<T> {
+    whole: bool,
+    item: PhantomData<T>,
+}
+
+impl<'de, T: Item> Visitor<'de> for Reading<T> {
+    type Value = Parts<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::EXPECTED)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        T::of_text(text).map(Parts::One).ok_or_else(|| E::invalid_type(de::Unexpected::Str(text), &self))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+        T::of_number(number).map(Parts::One).map_err(|problem| match problem {
+            Some(problem) => E::custom(problem),
+            None => E::invalid_type(de::Unexpected::Signed(number), &self),
+        })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        if !self.whole {
+            return Err(de::Error::invalid_type(de::Unexpected::Seq, &self));
         }
-        deserializer.deserialize_any(Numbers)
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Parts::Many(list))
+    }
+}
+
+impl<'de, T: Item> de::Deserialize<'de> for Parts<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Reading { whole: true, item: PhantomData })
+    }
+}
+
+impl<'de, T: Item> de::Deserialize<'de> for Part<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match deserializer.deserialize_any(Reading { whole: false, item: PhantomData })? {
+            Parts::One(item) => Ok(Self(item)),
+            Parts::Many(_) => Err(de::Error::custom(T::EXPECTED)),
+        }
+    }
+}
+
+impl<'de, T: Item> de::Deserialize<'de> for Items<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let whole = Spanned::<Parts<T>>::deserialize(deserializer)?;
+        let at = whole.span().start;
+        let items = match whole.into_inner() {
+            Parts::One(item) => vec![(at, item)],
+            Parts::Many(items) => {
+                items.into_iter().map(|item| (item.span().start, item.into_inner().0)).collect()
+            }
+        };
+        Ok(Self { at, items })
     }
 }
 
@@ -194,7 +321,8 @@ mod tests {
     #[allow(dead_code)]
     struct Sample {
         host: Option<OneOrMany<String>>,
-        port: Option<OneOrMany<u16>>,
+        port: Option<Items<u16>>,
+        names: Option<Items<String>>,
         kind: Option<Kind>,
     }
 
@@ -212,7 +340,7 @@ mod tests {
     fn every_error_says_where_and_what() {
         for (text, said) in [
             ("hots = \"a\"", "x.toml:1:1: unknown key `hots`; did you mean `host`?"),
-            ("\n  zzz = 1", "x.toml:2:3: unknown key `zzz`; known are: host, port, kind"),
+            ("\n  zzz = 1", "x.toml:2:3: unknown key `zzz`; known are: host, port, names, kind"),
             ("kind = \"api-kee\"", "x.toml:1:8: unknown value; did you mean `api-key`?"),
             ("port = 70000", "x.toml:1:8: `port`: not a port"),
             (
@@ -220,6 +348,9 @@ mod tests {
                 "x.toml:1:8: `port`: invalid type: string, expected a number from 1",
             ),
             ("host = 7", "x.toml:1:8: "),
+            ("names = 7", "x.toml:1:9: invalid type: integer `7`, expected a string or a list of strings"),
+            ("port = [\n  80,\n  70000]", "x.toml:3:3: not a port: expected a number from 1"),
+            ("names = [\n  \"a\", [\"b\"]]", "x.toml:2:8: invalid type: sequence, expected a string"),
             ("host = [\"a\"", "x.toml:1:"),
             ("host = \"a\"\nhost = \"b\"", "x.toml:2:1: `host`: duplicate key"),
         ] {
@@ -227,6 +358,39 @@ mod tests {
             assert!(found.starts_with(said), "{text:?}: {found}");
             assert!(!found.contains("secret"), "{found}");
         }
+    }
+
+    #[test]
+    fn each_item_of_a_list_has_its_place() {
+        let places = |text: &str| {
+            let sample: Sample = parse("x.toml", text).unwrap();
+            let names = sample.names.unwrap();
+            (names.at(), names.iter().map(|(at, name)| (at, name.clone())).collect::<Vec<_>>())
+        };
+        assert_eq!(places("names = \"a\""), (8, vec![(8, "a".to_owned())]));
+        assert_eq!(
+            places("names = [ # two\n \"a\",\n \"b\"]"),
+            (8, vec![(17, "a".to_owned()), (23, "b".to_owned())])
+        );
+        assert!(places("names = []").1.is_empty());
+    }
+
+    #[test]
+    fn a_key_and_an_item_are_found_again() {
+        let text = "a = \"x\"\n[t]\n\"b.c\" = [\n \"y\",\n \"z\"]\n  d = 1\n";
+        for (keys, item, place) in [
+            (&["a"][..], None, Some((1, 1))),
+            (&["a"], Some("x"), Some((1, 5))),
+            (&["t", "b.c"], None, Some((3, 1))),
+            (&["t", "b.c"], Some("z"), Some((5, 2))),
+            (&["t", "b.c"], Some("none"), Some((3, 1))),
+            (&["t", "d"], Some("1"), Some((6, 3))),
+            (&["t", "none"], None, Some((2, 2))),
+            (&["none"], None, None),
+        ] {
+            assert_eq!(place_of(text, keys, item), place, "{keys:?} {item:?}");
+        }
+        assert_eq!(place_of("a = ", &["a"], None), None);
     }
 
     #[test]

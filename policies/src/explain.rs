@@ -13,6 +13,7 @@ pub struct Considered {
     pub place: String,
     pub note: Option<String>,
     pub terms: Terms,
+    /// Whether it passes TLS through, which a denial or a rule with `inspect` ends.
     pub splice: bool,
     pub outcome: Outcome,
 }
@@ -39,7 +40,12 @@ pub enum Outcome {
 impl PolicySet {
     /// In the order of policies and files.
     pub fn explain(&self, request: &Request<'_>) -> Vec<Considered> {
-        self.rules_about(request.host).map(|rule| considered(rule, of_request(rule, request))).collect()
+        let splices = self.splice(request.host, request.port).is_some();
+        let of = |rule: &Rule| Considered {
+            splice: rule.splice && splices,
+            ..considered(rule, of_request(rule, request))
+        };
+        self.rules_about(request.host).map(of).collect()
     }
 
     /// The same of bytes that are neither TLS nor HTTP, as [`PolicySet::decide_raw`] decides.
@@ -101,7 +107,7 @@ fn considered(rule: &Rule, outcome: Outcome) -> Considered {
         place: rule.place.clone(),
         note: rule.note.clone(),
         terms: rule.terms.clone(),
-        splice: rule.splice,
+        splice: false,
         outcome,
     }
 }
@@ -147,6 +153,17 @@ mod tests {
         let request = Request::new(&host, 443, "GET", "/v1?k=1");
         let last = set.explain(&request).pop().unwrap();
         assert_eq!((last.place.as_str(), last.note.as_deref()), ("p.toml:13", Some("keys")));
+    }
+
+    #[test]
+    fn what_ends_a_splice_is_seen_in_it() {
+        let splice = "[[allow]]\nhost = \"*.b.example\"\nsplice = true\n";
+        let inspect = format!("{splice}[[allow]]\nhost = \"a.b.example\"\ninspect = true\n");
+        for (text, expected) in [(splice, true), (inspect.as_str(), false)] {
+            let set = PolicySet::combine(vec![Arc::new(Policy::parse("p", "p.toml", text).unwrap())]);
+            let told = set.explain(&Request::new(&"a.b.example".parse().unwrap(), 443, "GET", "/"));
+            assert_eq!(told[0].splice, expected, "{text}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! A policy from the lock files and package-manager configuration of a project: exactly the hosts and paths that they
-//! name, each with the file and line that names it. Nothing is run and nothing is fetched.
+//! A policy from the lock files and package-manager configuration of a project: the hosts and paths that they name, each
+//! with the file and line that names it, and of many paths of one host the directory that they share, unless each is asked
+//! for. Nothing is run and nothing is fetched.
 //!
 //! Whoever wrote the project wrote these files. They are read as anything hostile is (`tree`), one pure reader for each
 //! format (`npm`, `yarn`, `pip`, `toml_files`, `cargo`, `go`) puts what it finds into a `Found`, and `write` prints it.
@@ -88,6 +89,33 @@ fn read_text(found: &mut Found, read: Reader, bytes: &[u8]) {
     }
 }
 
+/// A path of each kind that is read.
+pub const FILES: [&str; 23] = [
+    "package-lock.json",
+    ".npmrc",
+    "yarn.lock",
+    ".yarnrc",
+    ".yarnrc.yml",
+    "pnpm-lock.yaml",
+    "pip.conf",
+    "Pipfile.lock",
+    "Pipfile",
+    "poetry.lock",
+    "pyproject.toml",
+    "uv.toml",
+    "uv.lock",
+    "Cargo.lock",
+    ".cargo/config.toml",
+    "go.mod",
+    "go.sum",
+    "go.work",
+    "go.work.sum",
+    ".env",
+    "requirements.txt",
+    "dev-requirements.txt",
+    "sub/constraints.in",
+];
+
 type Reader = fn(&mut Found, &str);
 
 /// By the name of the file, and of the directory that it is in where that tells.
@@ -110,8 +138,8 @@ fn reader(path: &str) -> Option<Reader> {
         "uv.lock" => python::uv_lock,
         "Cargo.lock" => cargo::lock,
         "config.toml" | "config" if directory == ".cargo" => cargo::configuration,
-        "go.mod" => go::module,
-        "go.sum" => go::sums,
+        "go.mod" | "go.work" => go::module,
+        "go.sum" | "go.work.sum" => go::sums,
         ".env" | ".envrc" | "go.env" => lines::environment,
         _ if requirements(directory, name) => pip::requirements,
         _ => return None,
@@ -119,7 +147,7 @@ fn reader(path: &str) -> Option<Reader> {
 }
 
 fn requirements(directory: &str, name: &str) -> bool {
-    let named = name.starts_with("requirements") || name.starts_with("constraints");
+    let named = name.contains("requirements") || name.contains("constraints");
     (named || directory == "requirements") && (name.ends_with(".txt") || name.ends_with(".in"))
 }
 

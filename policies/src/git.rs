@@ -13,6 +13,7 @@ pub struct Git {
     repositories: Vec<String>,
     read: Vec<Endpoint>,
     write: Vec<Endpoint>,
+    no_write: Vec<Endpoint>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,31 +24,45 @@ pub enum Access {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Endpoint {
-    method: &'static str,
-    path: PathPattern,
+pub(crate) struct Endpoint {
+    /// None: each that may change something.
+    pub(crate) method: Option<&'static str>,
+    pub(crate) path: PathPattern,
     /// The whole query, if it matters: which of two programs `info/refs` is asked of.
     service: Option<&'static str>,
 }
 
-/// Method, what follows the repository, service. The operation of an LFS batch is in its body: one that asks for an
-/// upload gets addresses that the uploads themselves are still refused at.
-const READ: [(&str, &str, Option<&str>); 5] = [
-    ("GET", "info/refs", Some("git-upload-pack")),
-    ("POST", "git-upload-pack", None),
-    ("POST", "info/lfs/objects/batch", None),
-    ("GET", "info/lfs/objects/*", None),
-    ("GET", "info/lfs/locks", None),
+/// Method, what follows the repository, service.
+type Form = (Option<&'static str>, &'static str, Option<&'static str>);
+
+/// The operation of an LFS batch is in its body: one that asks for an upload gets addresses that the uploads themselves are
+/// still refused at. Forgejo appends a file's name to an object's, GitLab has a place of its own for objects.
+const READ: [Form; 7] = [
+    (Some("GET"), "info/refs", Some("git-upload-pack")),
+    (Some("POST"), "git-upload-pack", None),
+    (Some("POST"), "info/lfs/objects/batch", None),
+    (Some("GET"), "info/lfs/objects/*", None),
+    (Some("GET"), "info/lfs/objects/*/*", None),
+    (Some("GET"), "gitlab-lfs/objects/*", None),
+    (Some("GET"), "info/lfs/locks", None),
 ];
 
-const WRITE: [(&str, &str, Option<&str>); 6] = [
-    ("GET", "info/refs", Some("git-receive-pack")),
-    ("POST", "git-receive-pack", None),
-    ("PUT", "info/lfs/objects/*", None),
-    ("POST", "info/lfs/locks", None),
-    ("POST", "info/lfs/locks/verify", None),
-    ("POST", "info/lfs/locks/*/unlock", None),
+/// Forgejo and GitLab append an object's size.
+const WRITE: [Form; 9] = [
+    (Some("GET"), "info/refs", Some("git-receive-pack")),
+    (Some("POST"), "git-receive-pack", None),
+    (Some("PUT"), "info/lfs/objects/*", None),
+    (Some("PUT"), "info/lfs/objects/*/*", None),
+    (Some("PUT"), "gitlab-lfs/objects/*/*", None),
+    (Some("POST"), "info/lfs/verify", None),
+    (Some("POST"), "info/lfs/locks", None),
+    (Some("POST"), "info/lfs/locks/verify", None),
+    (Some("POST"), "info/lfs/locks/*/unlock", None),
 ];
+
+/// What a denial of pushes takes: of LFS all but `GET`, batches with it. One that asks for an upload cannot be told from one
+/// that asks for a download, and gets an address that may be another host's, which the denial is not about.
+const NO_WRITE: [Form; 4] = [WRITE[0], WRITE[1], (None, "info/lfs/**", None), (None, "gitlab-lfs/**", None)];
 
 impl Git {
     /// `repositories` are written as `owner/name`, with stars as in paths; with or without `.git`.
@@ -56,7 +71,7 @@ impl Git {
             [] => vec!["**".to_owned()],
             some => some.to_vec(),
         };
-        let endpoints = |all: &[(&'static str, &str, Option<&'static str>)]| {
+        let endpoints = |all: &[Form]| {
             let mut endpoints = Vec::new();
             for repository in &repositories {
                 let stem = repository.strip_suffix(".git").unwrap_or(repository);
@@ -65,13 +80,20 @@ impl Git {
                 for (method, rest, service) in all {
                     for suffix in suffixes {
                         let path = format!("/{stem}{suffix}/{rest}").parse()?;
-                        endpoints.push(Endpoint { method, path, service: *service });
+                        endpoints.push(Endpoint { method: *method, path, service: *service });
                     }
                 }
             }
             Ok(endpoints)
         };
-        Ok(Self { access, read: endpoints(&READ)?, write: endpoints(&WRITE)?, repositories })
+        let [read, write, no_write] = [&READ[..], &WRITE, &NO_WRITE].map(endpoints);
+        Ok(Self { access, read: read?, write: write?, no_write: no_write?, repositories })
+    }
+
+    /// Of the paths that it is about.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &PathPattern> {
+        let all = [&self.read, &self.write, &self.no_write].into_iter().flatten();
+        all.map(|endpoint| &endpoint.path)
     }
 
     pub(crate) fn methods(&self) -> Vec<String> {
@@ -82,10 +104,21 @@ impl Git {
         methods.iter().map(|method| (*method).to_owned()).collect()
     }
 
+    /// What a rule with it allows.
+    pub(crate) fn allowed(&self) -> impl Iterator<Item = &Endpoint> {
+        let write: &[Endpoint] = if self.access == Access::Write { &self.write } else { &[] };
+        self.read.iter().chain(write)
+    }
+
+    /// What one denies.
+    pub(crate) fn denied(&self) -> impl Iterator<Item = &Endpoint> {
+        let read: &[Endpoint] = if self.access == Access::Read { &self.read } else { &[] };
+        self.no_write.iter().chain(read)
+    }
+
     /// Of a rule that allows: `write` takes `read` in.
     pub(crate) fn surely(&self, request: &Request<'_>) -> Fit {
-        let write: &[Endpoint] = if self.access == Access::Write { &self.write } else { &[] };
-        fit(request.method, request, self.read.iter().chain(write), |endpoint| {
+        fit(request.method, request, self.allowed(), |endpoint| {
             let service = endpoint.service.is_none_or(|service| {
                 request.query().and_then(|query| query.strip_prefix("service=")) == Some(service)
             });
@@ -95,10 +128,9 @@ impl Git {
 
     /// Of a rule that denies: `read` takes `write` in.
     pub(crate) fn possibly(&self, request: &Request<'_>) -> Fit {
-        let read: &[Endpoint] = if self.access == Access::Read { &self.read } else { &[] };
         // Some servers ignore letter case.
         let method = request.method.to_ascii_uppercase();
-        fit(&method, request, self.write.iter().chain(read), |endpoint| {
+        fit(&method, request, self.denied(), |endpoint| {
             let query = request.query().unwrap_or_default();
             let service = endpoint
                 .service
@@ -108,13 +140,29 @@ impl Git {
     }
 }
 
+impl Endpoint {
+    /// Of a denial: whether it takes every request that an allowance with the other allows.
+    pub(crate) fn takes(&self, other: &Self) -> bool {
+        let method = match (self.method, other.method) {
+            (None, Some(method)) => !matches!(method, "GET" | "HEAD"),
+            (one, other) => one == other,
+        };
+        let service = self.service.is_none() || self.service == other.service;
+        method && service && self.path.surely_takes(&other.path)
+    }
+}
+
 fn fit<'e>(
     method: &str,
     request: &Request<'_>,
     endpoints: impl Iterator<Item = &'e Endpoint>,
     matches: impl Fn(&Endpoint) -> bool,
 ) -> Fit {
-    let mut of_method = endpoints.filter(|endpoint| endpoint.method == method).peekable();
+    let meant = |endpoint: &&Endpoint| match endpoint.method {
+        Some(meant) => meant == method,
+        None => !matches!(method, "GET" | "HEAD"),
+    };
+    let mut of_method = endpoints.filter(meant).peekable();
     match &request.path {
         _ if of_method.peek().is_none() => Fit::NotMethod,
         Err(error) => Fit::Unclear(*error),
@@ -153,18 +201,28 @@ mod tests {
         git.possibly(&Request::new(&host, 443, method, target)) == Fit::Yes
     }
 
-    const FETCH: [(&str, &str); 5] = [
+    /// As the forges' own sources and documentation have them: GitHub and the reference server, Forgejo and Gitea, GitLab.
+    const FETCH: [(&str, &str); 8] = [
         ("GET", "/org/repo.git/info/refs?service=git-upload-pack"),
         ("POST", "/org/repo/git-upload-pack"),
-        ("POST", "/org/repo.git/info/lfs/objects/batch"),
         ("GET", "/org/repo.git/info/lfs/objects/0123abcd"),
+        ("GET", "/org/repo/info/lfs/objects/0123abcd/cGljdHVyZS5wbmc"),
+        ("GET", "/org/repo.git/info/lfs/objects/0123abcd/direct"),
+        ("GET", "/org/repo.git/gitlab-lfs/objects/0123abcd"),
         ("GET", "/org/repo.git/info/lfs/locks?path=a"),
+        BATCH,
     ];
 
-    const PUSH: [(&str, &str); 6] = [
+    /// For a download or an upload: its body says which.
+    const BATCH: (&str, &str) = ("POST", "/org/repo.git/info/lfs/objects/batch");
+
+    const PUSH: [(&str, &str); 9] = [
         ("GET", "/org/repo.git/info/refs?service=git-receive-pack"),
         ("POST", "/org/repo.git/git-receive-pack"),
         ("PUT", "/org/repo.git/info/lfs/objects/0123abcd"),
+        ("PUT", "/org/repo.git/info/lfs/objects/0123abcd/4096"),
+        ("PUT", "/org/repo.git/gitlab-lfs/objects/0123abcd/4096"),
+        ("POST", "/org/repo.git/info/lfs/verify"),
         ("POST", "/org/repo.git/info/lfs/locks"),
         ("POST", "/org/repo.git/info/lfs/locks/verify"),
         ("POST", "/org/repo.git/info/lfs/locks/7/unlock"),
@@ -196,6 +254,10 @@ mod tests {
             ("GET", "/org/repo/info/refs?service=git-archive"),
             ("GET", "/org/repo/settings"),
             ("DELETE", "/org/repo.git/git-receive-pack"),
+            // For GitLab's own parts alone.
+            ("PUT", "/org/repo.git/gitlab-lfs/objects/0123abcd/4096/authorize"),
+            ("PUT", "/org/other.git/info/lfs/objects/0123abcd/4096"),
+            ("DELETE", "/org/repo.git/info/lfs/objects/0123abcd"),
             ("POST", "/org%2Frepo/git-receive-pack"),
         ] {
             assert!(!allows(&write, method, target), "{method} {target}");
@@ -210,7 +272,7 @@ mod tests {
             assert!(denies(&no_push, method, target), "{target}");
         }
         for (method, target) in FETCH {
-            assert!(!denies(&no_push, method, target), "{target}");
+            assert_eq!(denies(&no_push, method, target), (method, target) == BATCH, "{target}");
             assert!(denies(&git(Access::Read, &[]), method, target), "{target}");
         }
         for (method, target) in [
@@ -219,6 +281,11 @@ mod tests {
             ("GET", "/org/repo.git/info/refs?service=git%2Dreceive-pack"),
             ("POST", "/org%2Frepo/git-receive-pack"),
             ("post", "/org/repo/git-receive-pack"),
+            // What another server may have in these places.
+            ("PATCH", "/org/repo/info/lfs/uploads/7"),
+            ("PUT", "/org/repo.git/gitlab-lfs/objects/0123abcd/4096/authorize"),
+            ("DELETE", "/org/repo.git/info/lfs/objects/0123abcd"),
+            ("POST", "/Org/repo.git/info%2Flfs/objects/batch/"),
         ] {
             assert!(denies(&no_push, method, target), "{target}");
         }

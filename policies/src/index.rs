@@ -1,21 +1,29 @@
-//! Which rules are about a host, found by the name and its parents: a policy of ten thousand rules must not cost more
-//! than one of ten.
+//! Which rules are about a host, found by the name and its parents, and of many about one host those that could be about a
+//! path: a policy of ten thousand rules must not cost more than one of ten.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::{HostName, HostPattern, Policy, Rule};
+use crate::path::PathIndex;
+use crate::{HostName, HostPattern, PathPattern, Policy, Request, Rule};
 
 /// Positions of rules in the order of policies and files, as (policy, rule).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Index {
-    exact: HashMap<String, Vec<Position>>,
+    exact: HashMap<String, About>,
     /// By the name that the rule's hosts are below.
-    below: HashMap<String, Vec<Position>>,
-    everything: Vec<Position>,
+    below: HashMap<String, About>,
+    everything: About,
 }
 
 pub(crate) type Position = (usize, usize);
+
+/// The rules about one host pattern.
+#[derive(Debug, Clone, Default)]
+struct About {
+    all: Vec<Position>,
+    by_path: PathIndex<Position>,
+}
 
 impl Index {
     pub(crate) fn of(policies: &[Arc<Policy>]) -> Self {
@@ -30,47 +38,73 @@ impl Index {
 
     pub(crate) fn add(&mut self, at: Position, rule: &Rule) {
         for host in &rule.hosts {
-            let list = match host {
+            let about = match host {
                 HostPattern::Exact(name) => self.exact.entry(name.to_string()).or_default(),
                 HostPattern::Below(parent) => self.below.entry(parent.to_string()).or_default(),
                 HostPattern::Everything => &mut self.everything,
             };
-            // However often a rule names it.
-            if list.last() != Some(&at) {
-                list.push(at);
-            }
+            about.add(at, rule);
         }
     }
 
     /// In order, each once.
     pub(crate) fn about(&self, host: &HostName) -> Vec<Position> {
-        let exact = self.exact.get(host.as_str()).into_iter().flatten();
-        self.with_those_below(exact, parents(host.as_str()))
+        in_order(self.of_name(host).flat_map(|about| &about.all).copied())
+    }
+
+    /// Those about a request's host whose paths could be its own. In order, each once.
+    pub(crate) fn near(&self, request: &Request<'_>) -> Vec<Position> {
+        in_order(self.of_name(request.host).flat_map(|about| about.by_path.about(request.readings())))
     }
 
     /// Those about every name that `host` matches. In order, each once.
     pub(crate) fn covering(&self, host: &HostPattern) -> Vec<Position> {
-        match host {
-            HostPattern::Exact(name) => self.about(name),
-            HostPattern::Below(name) => {
-                let own = self.below.get(name.as_str()).into_iter().flatten();
-                self.with_those_below(own, parents(name.as_str()))
-            }
-            HostPattern::Everything => self.with_those_below([].iter(), std::iter::empty()),
-        }
+        in_order(self.of_pattern(host).flat_map(|about| &about.all).copied())
     }
 
-    fn with_those_below<'a>(
-        &'a self,
-        own: impl Iterator<Item = &'a Position>,
-        parents: impl Iterator<Item = &'a str>,
-    ) -> Vec<Position> {
-        let below = parents.filter_map(|parent| self.below.get(parent)).flatten();
-        let mut found: Vec<Position> = self.everything.iter().chain(own).chain(below).copied().collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+    /// Those of them that could be about every path that `path` matches; every one there is, if it is none.
+    pub(crate) fn covering_near(&self, host: &HostPattern, path: Option<&PathPattern>) -> Vec<Position> {
+        in_order(self.of_pattern(host).flat_map(|about| about.by_path.covering(path)))
     }
+
+    fn of_name<'a>(&'a self, host: &'a HostName) -> impl Iterator<Item = &'a About> {
+        let below = parents(host.as_str()).filter_map(|parent| self.below.get(parent));
+        self.exact.get(host.as_str()).into_iter().chain(below).chain([&self.everything])
+    }
+
+    fn of_pattern<'a>(&'a self, host: &'a HostPattern) -> Box<dyn Iterator<Item = &'a About> + 'a> {
+        match host {
+            HostPattern::Exact(name) => Box::new(self.of_name(name)),
+            HostPattern::Below(name) => {
+                let names = std::iter::once(name.as_str()).chain(parents(name.as_str()));
+                let below = names.filter_map(|name| self.below.get(name));
+                Box::new(below.chain([&self.everything]))
+            }
+            HostPattern::Everything => Box::new(std::iter::once(&self.everything)),
+        }
+    }
+}
+
+impl About {
+    fn add(&mut self, at: Position, rule: &Rule) {
+        // However often a rule names a host.
+        if self.all.last() == Some(&at) {
+            return;
+        }
+        self.all.push(at);
+        let mut patterns = rule.conditions.patterns().peekable();
+        if patterns.peek().is_none() {
+            self.by_path.add_for_all(at);
+        }
+        patterns.for_each(|pattern| self.by_path.add(pattern, at));
+    }
+}
+
+fn in_order(found: impl Iterator<Item = Position>) -> Vec<Position> {
+    let mut found: Vec<Position> = found.collect();
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 /// Every name that this one is below.
@@ -84,6 +118,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn of_ten_thousand_rules_about_one_host_few_are_looked_at() {
+        let rule = |at: usize| format!("[[allow]]\nhost = \"a.b.example\"\npaths = \"/v1/{at}/**\"\n");
+        let text: String = (0..10_000).map(rule).collect();
+        let text = text + "[[deny]]\nhost = \"*.b.example\"\nmethods = \"PUT\"\n";
+        let policies = [Arc::new(Policy::parse("p", "p.toml", &text).unwrap())];
+        let host: HostName = "a.b.example".parse().unwrap();
+        let near = |target| Index::of(&policies).near(&Request::new(&host, 443, "GET", target));
+        assert_eq!(near("/v1/4711/x"), [(0, 4711), (0, 10_000)]);
+        assert_eq!(near("/"), [(0, 10_000)]);
+        assert_eq!(Index::of(&policies).about(&host).len(), 10_001);
+    }
 
     proptest! {
         #[test]

@@ -5,10 +5,12 @@ mod vain;
 mod work;
 
 use crate::{Effect, HostPattern, Rule};
-use superfluous::superfluous;
+use superfluous::{never_spliced, superfluous};
 pub(crate) use vain::{Placed, Vain};
 
 const RAW: &str = "`tcp`: nobody sees what is inside, and no secret is swapped in it";
+
+const REFUSED: &str = "`TRACE` and `CONNECT` in `methods`: no rule can allow them; a request with one of them is always refused";
 
 const PRIVATE: &str =
     "`private` below a wildcard: whoever has a name there chooses which of your addresses it is";
@@ -25,12 +27,7 @@ const SPLICED: &str = "`splice`: nobody sees which host, path or data is inside,
 pub(crate) fn lint(rules: &[Rule]) -> Vec<String> {
     let shared = rules.iter().flat_map(|rule| {
         let allowed = rule.hosts.iter().filter(|_| rule.effect == Effect::Allow);
-        allowed.filter_map(|host| host.shared_suffix()).map(move |suffix| {
-            (
-                rule,
-                format!("anybody can have a name below `{suffix}`, where an agent could send what it likes"),
-            )
-        })
+        allowed.filter_map(HostPattern::caution).map(move |caution| (rule, caution))
     });
     let told = |is: fn(&Rule) -> bool, what: &'static str| {
         rules.iter().filter(move |rule| is(rule)).map(move |rule| (rule, what.to_owned()))
@@ -39,11 +36,13 @@ pub(crate) fn lint(rules: &[Rule]) -> Vec<String> {
     found.extend(told(|rule| rule.splice, SPLICED));
     found.extend(told(|rule| rule.tcp, RAW));
     found.extend(told(is_widely_private, PRIVATE));
+    found.extend(told(names_what_is_always_refused, REFUSED));
     let placed: Vec<Placed<'_>> = rules.iter().enumerate().map(|(at, rule)| ((0, at), rule)).collect();
     let looked = vain::look(&placed, MOST);
     found.extend(looked.vain.iter().map(|vain| (vain.allow.1, in_vain(vain))));
     found.extend(looked.left.map(|(_, rule)| (rule, UNSEEN.to_owned())));
     found.extend(superfluous(&placed, MOST));
+    found.extend(never_spliced(&placed, MOST));
     found.sort_by_key(|(rule, what)| (line(rule), what.clone()));
     found.into_iter().map(|(rule, what)| at(rule, &what)).collect()
 }
@@ -70,6 +69,11 @@ fn line(rule: &Rule) -> (usize, Option<usize>) {
 
 fn is_widely_private(rule: &Rule) -> bool {
     rule.terms.private && rule.hosts.iter().any(|host| !matches!(host, HostPattern::Exact(_)))
+}
+
+fn names_what_is_always_refused(rule: &Rule) -> bool {
+    let refused = |method: &String| matches!(method.as_str(), "TRACE" | "CONNECT");
+    rule.effect == Effect::Allow && rule.conditions.methods.iter().any(refused)
 }
 
 fn in_vain(vain: &Vain<'_>) -> String {
@@ -139,17 +143,50 @@ mod tests {
                 "w.toml:2:8: this rule about `a.example` adds nothing",
             ),
             (
+                allow("\"a.example\"\nmethods = [\"GET\", \"PUT\"]")
+                    + &allow("\"a.example\"\nmethods = [\"HEAD\", \"PUT\"]"),
+                "w.toml:5:8: this rule about `a.example` adds nothing to the one at w.toml:2;",
+            ),
+            (
+                allow("\"a.example\"\npaths = [\"/v1/x\", \"/v2/*\"]")
+                    + &allow("\"a.example\"\npaths = [\"/v2/**\", \"/v1/*\"]"),
+                "w.toml:2:8: this rule about `a.example` adds nothing",
+            ),
+            (
+                allow("\"a.example\"\nquery = \"k\"") + &allow("\"a.example\"\nquery = [\"l\", \"k\"]"),
+                "w.toml:2:8: this rule about `a.example` adds nothing",
+            ),
+            (
+                deny("\"a.example\"\npaths = \"/Keys/**\"") + &deny("\"a.example\"\npaths = \"/keys/**\""),
+                "w.toml:5:8: this rule about `a.example` says the same as the one at w.toml:2;",
+            ),
+            (
                 allow("\"a.example\"") + &deny("[\"a.example\", \"b.example\"]"),
                 "w.toml:2:8: this rule about `a.example` can never match: the [[deny]] rule at w.toml:4 wins over it; leave",
             ),
             (allow("\"a.example\"\nsplice = true"), "w.toml:2:8: `splice`: nobody sees which host"),
             (allow("\"a.example\"\ntcp = true\nport = 5432"), "w.toml:2:8: `tcp`: nobody sees"),
             (allow("\"*.a.example\"\nprivate = true"), "w.toml:2:8: `private` below a wildcard"),
+            (allow("\"a.example\"\nmethods = [\"GET\", \"TRACE\"]"), "w.toml:2:8: `TRACE` and `CONNECT` in"),
+            (allow("\"a.example\"\nmethods = \"CONNECT\""), "w.toml:2:8: `TRACE` and `CONNECT` in"),
             (allow("\"*.github.io\""), "w.toml:2:8: anybody can have a name below `github.io`"),
         ] {
             let found = warnings(&text);
             assert!(found.len() == 1 && found[0].starts_with(said), "{text}{found:?}");
         }
+    }
+
+    #[test]
+    fn a_splice_that_another_rule_ends_is_told_and_a_narrower_one_is_meant() {
+        let rule = |host: &str, key: &str| format!("[[allow]]\nhost = {host:?}\n{key} = true\n");
+        let told = |splice: &str, inspect: &str| {
+            let text = rule(splice, "splice") + &rule(inspect, "inspect");
+            let said = "w.toml:2:8: `splice` of the rule about `a.example` never applies: the one at w.toml:5 says `inspect`;";
+            warnings(&text).iter().any(|line| line.starts_with(said))
+        };
+        assert!(told("a.example", "a.example"));
+        assert!(!told("*.b.example", "a.b.example"));
+        assert_eq!(warnings(&(rule("a.b.example", "inspect") + &rule("*.b.example", "splice"))).len(), 1);
     }
 
     #[test]
@@ -159,6 +196,10 @@ mod tests {
             "[[allow]]\nhost = \"*.b.example\"\n[[deny]]\nhost = \"a.b.example\"\n",
             "[[allow]]\nhost = \"a.example\"\n[[deny]]\nhost = \"a.example\"\nmethods = \"DELETE\"\n",
             "[[allow]]\nhost = \"a.example\"\nmethods = \"GET\"\n[[allow]]\nhost = \"a.example\"\npaths = \"/a\"\n",
+            "[[allow]]\nhost = \"a.example\"\npaths = \"/Keys\"\n[[allow]]\nhost = \"a.example\"\npaths = \"/keys\"\n",
+            "[[allow]]\nhost = \"a.example\"\nquery = []\n[[allow]]\nhost = \"a.example\"\npaths = \"/a\"\nquery = [\"k\"]\n",
+            "[[deny]]\nhost = \"a.example\"\nquery = \"k\"\n[[deny]]\nhost = \"a.example\"\nquery = \"l\"\n",
+            "[[allow]]\nhost = \"*.b.example\"\n[[allow]]\nhost = \"a.b.example\"\ninspect = true\n",
             "[[deny]]\nhost = \"*.github.io\"\n",
         ] {
             assert!(warnings(text).is_empty(), "{text}{:?}", warnings(text));

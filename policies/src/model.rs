@@ -10,6 +10,8 @@ pub struct Policy {
     name: String,
     rules: Result<Vec<Rule>, String>,
     extends: Vec<Extends>,
+    /// Those whose rules were put in.
+    inherits: Vec<String>,
     warnings: Vec<String>,
     limits: Limits,
 }
@@ -20,8 +22,16 @@ pub struct Extends {
     pub policy: String,
     /// What `github-pr` may be pushed to.
     pub repos: Vec<String>,
-    /// `web.toml:1`.
+    /// `web.toml:1:12`.
     pub place: String,
+}
+
+/// What a policy has of those that it extends.
+#[derive(Debug, Default)]
+pub(crate) struct Inherited {
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) limits: Limits,
+    pub(crate) names: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +43,8 @@ pub struct Rule {
     pub conditions: Conditions,
     /// Whether TLS to its hosts is passed through without being decrypted. Only of an allowance without conditions.
     pub splice: bool,
+    /// TLS to its hosts is decrypted, whatever other rules pass through.
+    pub inspect: bool,
     /// It is about bytes that are neither TLS nor HTTP, and about nothing else.
     pub tcp: bool,
     /// It is about sessions of PostgreSQL with these databases (with every one if it is empty), and about nothing else.
@@ -62,20 +74,21 @@ pub enum Ports {
 
 impl Policy {
     pub fn new(name: impl Into<String>, rules: Vec<Rule>) -> Self {
-        let (extends, warnings) = Default::default();
-        Self { name: name.into(), rules: Ok(rules), extends, warnings, limits: Limits::default() }
+        let (extends, inherits, warnings) = Default::default();
+        Self { name: name.into(), rules: Ok(rules), extends, inherits, warnings, limits: Limits::default() }
     }
 
     /// From the text of `file`, which is only for messages and for the places of rules. An empty text allows nothing.
     pub fn parse(name: &str, file: &str, text: &str) -> Result<Self, DocumentError> {
         let parse::Parsed { rules, extends, warnings, limits } = parse::file(file, text)?;
-        Ok(Self { name: name.to_owned(), rules: Ok(rules), extends, warnings, limits })
+        Ok(Self { name: name.to_owned(), rules: Ok(rules), extends, inherits: Vec::new(), warnings, limits })
     }
 
     /// One that could not be loaded; `error` says why, in one line.
     pub fn failed(name: impl Into<String>, error: impl Into<String>) -> Self {
-        let (rules, extends, warnings) = (Err(error.into()), Vec::new(), Vec::new());
-        Self { name: name.into(), rules, extends, warnings, limits: Limits::default() }
+        let (extends, inherits, warnings) = Default::default();
+        let rules = Err(error.into());
+        Self { name: name.into(), rules, extends, inherits, warnings, limits: Limits::default() }
     }
 
     pub fn name(&self) -> &str {
@@ -102,10 +115,24 @@ impl Policy {
         self.limits
     }
 
+    /// The same with what its author probably did not mean as its warnings, looked for in its first rules: a container waits.
+    pub(crate) fn looked_at(mut self) -> Self {
+        const LOOKED_AT: usize = 200;
+        let rules = self.rules();
+        self.warnings = lint::lint(rules.get(..LOOKED_AT).unwrap_or(rules));
+        self
+    }
+
+    /// The names of those whose rules it has besides its own, however many steps away.
+    pub fn inherits(&self) -> &[String] {
+        &self.inherits
+    }
+
     /// The same policy with the rules of those that it extends after its own, and within their limits.
     #[must_use]
-    pub fn extended(mut self, others: impl IntoIterator<Item = Rule>, limits: Limits) -> Self {
+    pub(crate) fn extended(mut self, Inherited { rules: others, limits, names }: Inherited) -> Self {
         self.limits = self.limits.and(limits);
+        self.inherits = names;
         if let Ok(rules) = &mut self.rules {
             rules.extend(others);
             let placed: Vec<Placed<'_>> =
@@ -138,8 +165,8 @@ impl Rule {
         let conditions = Conditions::default();
         let terms = Terms::default();
         let place = place.into();
-        let (splice, tcp, postgres, note, column) = Default::default();
-        Self { effect, hosts, ports, conditions, splice, tcp, postgres, terms, note, place, column }
+        let (splice, inspect, tcp, postgres, note, column) = Default::default();
+        Self { effect, hosts, ports, conditions, splice, inspect, tcp, postgres, terms, note, place, column }
     }
 
     /// Whether it is about requests.

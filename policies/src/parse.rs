@@ -1,10 +1,15 @@
 //! The text of a policy file into rules.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+use std::hash::Hash;
+
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::builtin::GITHUB_PR;
-use crate::document::{self, Lines, OneOrMany};
+use crate::document::{self, Items, Lines};
 use crate::git::{Access, Git};
 use crate::lint::lint;
 use crate::model::Extends;
@@ -36,13 +41,13 @@ struct File {
     deny: Vec<RawRule>,
 }
 
-type List = Option<Spanned<OneOrMany<String>>>;
+type List = Option<Items<String>>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RawRule {
-    host: Spanned<OneOrMany<String>>,
-    port: Option<Spanned<OneOrMany<u16>>>,
+    host: Items<String>,
+    port: Option<Items<u16>>,
     methods: List,
     paths: List,
     query: List,
@@ -78,12 +83,13 @@ enum RawAccess {
 
 pub(crate) fn file(file: &str, text: &str) -> Result<Parsed, DocumentError> {
     let raw: File = document::parse(file, text)?;
-    let source = Source { file, text, lines: Lines::of(text) };
+    let source = Source { file, text, lines: Lines::of(text), twice: RefCell::default() };
     let allow = raw.allow.into_iter().map(|rule| (Effect::Allow, rule));
     let deny = raw.deny.into_iter().map(|rule| (Effect::Deny, rule));
     let rules = allow.chain(deny).map(|(effect, raw)| source.rule(effect, raw));
     let mut rules = rules.collect::<Result<Vec<_>, _>>()?;
-    let warnings = lint(&rules);
+    let mut warnings = source.twice.take();
+    warnings.extend(lint(&rules));
     if let Some(open) = raw.open.filter(|open| *open.get_ref()) {
         let place = source.place(open.span().start);
         rules.insert(0, Rule::new(Effect::Allow, vec![HostPattern::Everything], Ports::Any, place));
@@ -105,31 +111,36 @@ struct Source<'a> {
     file: &'a str,
     text: &'a str,
     lines: Lines<'a>,
+    /// What lists say more than once.
+    twice: RefCell<Vec<String>>,
 }
 
 impl Source<'_> {
     /// `repos` are for the one built-in policy that takes some.
     fn extends(&self, list: List, repos: List) -> Result<Vec<Extends>, DocumentError> {
-        let meant = |list: &List| {
-            list.as_ref().is_some_and(|list| list.get_ref().0.iter().any(|name| name == GITHUB_PR))
-        };
+        let meant =
+            |list: &List| list.as_ref().is_some_and(|list| list.iter().any(|(_, name)| name == GITHUB_PR));
         if let Some(repos) = repos.as_ref().filter(|_| !meant(&list)) {
-            let at = repos.span().start;
+            let at = repos.at();
             return Err(self.error(at, format!("`repos` here is for extends = [\"{GITHUB_PR}\"]")));
         }
         let Some(list) = list else { return Ok(Vec::new()) };
-        let place = self.place(list.span().start);
-        let repos = repos.map(|repos| repos.into_inner().0).unwrap_or_default();
-        let of = |policy| Extends { policy, repos: repos.clone(), place: place.clone() };
-        Ok(list.into_inner().0.into_iter().map(of).collect())
+        let repos = repos.map(Items::into_values).unwrap_or_default();
+        let of = |(at, policy): (usize, &String)| {
+            let (line, column) = self.lines.position(at);
+            let place = format!("{}:{line}:{column}", self.file);
+            Extends { policy: policy.clone(), repos: repos.clone(), place }
+        };
+        Ok(list.iter().map(of).collect())
     }
 
     fn rule(&self, effect: Effect, raw: RawRule) -> Result<Rule, DocumentError> {
-        let at = raw.host.span().start;
+        let at = raw.host.at();
         let hosts = self.each("host", &raw.host, |host| host.parse::<HostPattern>())?;
         let splice = self.unseen("splice", &raw.splice, effect, &raw)?;
         let tcp = self.unseen("tcp", &raw.tcp, effect, &raw)?;
         let postgres = self.postgres(effect, &raw)?;
+        let inspect = self.inspect(effect, &raw)?;
         self.only_one_of(&raw)?;
         let terms = self.terms(effect, &raw)?;
         Ok(Rule {
@@ -138,6 +149,7 @@ impl Source<'_> {
             ports: self.ports(effect, raw.port, if postgres.is_some() { POSTGRES } else { HTTPS })?,
             conditions: self.conditions(effect, raw.methods, raw.paths, raw.query, raw.git, raw.repos)?,
             splice,
+            inspect,
             tcp,
             postgres,
             terms,
@@ -175,16 +187,25 @@ impl Source<'_> {
         match &raw.databases {
             None => Ok(is.then(Vec::new)),
             Some(list) if is => self.each("databases", list, database).map(Some),
-            Some(list) => Err(self.error(list.span().start, "`databases` needs `postgres = true`")),
+            Some(list) => Err(self.error(list.at(), "`databases` needs `postgres = true`")),
         }
     }
 
+    fn inspect(&self, effect: Effect, raw: &RawRule) -> Result<bool, DocumentError> {
+        let Some(inspect) = &raw.inspect else { return Ok(false) };
+        let message = match (*inspect.get_ref(), effect) {
+            (true, Effect::Allow) => return Ok(true),
+            (true, Effect::Deny) => {
+                "`inspect` is for an [[allow]]; what a [[deny]] is about is looked into anyway"
+            }
+            (false, _) => {
+                "`inspect` is what is done with every host; where it must not be, write `splice = true`"
+            }
+        };
+        Err(self.error(inspect.span().start, message))
+    }
+
     fn only_one_of(&self, raw: &RawRule) -> Result<(), DocumentError> {
-        if let Some(inspect) = raw.inspect.as_ref().filter(|inspect| !*inspect.get_ref()) {
-            let message =
-                "`inspect` is what is done with every host; where it must not be, write `splice = true`";
-            return Err(self.error(inspect.span().start, message));
-        }
         let flags = [
             ("inspect", &raw.inspect),
             ("splice", &raw.splice),
@@ -219,7 +240,7 @@ impl Source<'_> {
             ("private", said(&raw.private)),
             ("rate", raw.rate.as_ref().map(|rate| rate.span().start)),
             ("max-body", raw.max_body.as_ref().map(|size| size.span().start)),
-            ("upgrade", raw.upgrade.as_ref().map(|list| list.span().start)),
+            ("upgrade", raw.upgrade.as_ref().map(Items::at)),
         ];
         if let Some((key, at)) =
             keys.iter().find_map(|(key, at)| Some((key, (*at)?))).filter(|_| effect == Effect::Deny)
@@ -235,12 +256,7 @@ impl Source<'_> {
         })
     }
 
-    fn ports(
-        &self,
-        effect: Effect,
-        raw: Option<Spanned<OneOrMany<u16>>>,
-        usual: u16,
-    ) -> Result<Ports, DocumentError> {
+    fn ports(&self, effect: Effect, raw: Option<Items<u16>>, usual: u16) -> Result<Ports, DocumentError> {
         let Some(raw) = raw else {
             // A denial that left other ports open would surprise; an allowance that opened them would be worse.
             return Ok(match effect {
@@ -248,15 +264,14 @@ impl Source<'_> {
                 Effect::Deny => Ports::Any,
             });
         };
-        let at = raw.span().start;
-        let ports = raw.into_inner().0;
-        if ports.is_empty() {
-            return Err(self.empty("port", at));
+        if raw.is_empty() {
+            return Err(self.empty("port", raw.at()));
         }
-        if ports.contains(&0) {
+        self.tell_twice("port", raw.iter());
+        if let Some((at, _)) = raw.iter().find(|(_, port)| **port == 0) {
             return Err(self.error(at, "`port`: 0 is not a port"));
         }
-        Ok(Ports::These(ports))
+        Ok(Ports::These(raw.into_values()))
     }
 
     fn conditions(
@@ -270,14 +285,10 @@ impl Source<'_> {
     ) -> Result<Conditions, DocumentError> {
         let Some(git) = git else {
             if let Some(repos) = repos {
-                return Err(
-                    self.error(repos.span().start, "`repos` needs `git = \"read\"` or `git = \"write\"`")
-                );
+                return Err(self.error(repos.at(), "`repos` needs `git = \"read\"` or `git = \"write\"`"));
             }
-            if let Some(query) =
-                query.as_ref().filter(|list| list.get_ref().0.is_empty() && effect == Effect::Deny)
-            {
-                return Err(self.empty("query", query.span().start));
+            if let Some(query) = query.as_ref().filter(|list| list.is_empty() && effect == Effect::Deny) {
+                return Err(self.empty("query", query.at()));
             }
             let list = |key: &str, list: List| list.map(|list| self.each(key, &list, method));
             return Ok(Conditions {
@@ -285,8 +296,10 @@ impl Source<'_> {
                 paths: paths
                     .map(|list| self.each("paths", &list, |item| item.parse()))
                     .transpose()?
-                    .unwrap_or_default(),
-                query: query.map(|list| list.into_inner().0),
+                    .into_iter()
+                    .flatten()
+                    .collect(),
+                query: query.map(|list| self.all("query", &list, key)).transpose()?,
                 git: None,
             });
         };
@@ -294,38 +307,64 @@ impl Source<'_> {
         if let Some((key, list)) = others.iter().find_map(|(key, list)| Some((key, list.as_ref()?))) {
             let message =
                 format!("`{key}` beside `git`, which says which requests are meant; make two rules of it");
-            return Err(self.error(list.span().start, message));
+            return Err(self.error(list.at(), message));
         }
         let access = match git.get_ref() {
             RawAccess::Read => Access::Read,
             RawAccess::Write => Access::Write,
         };
-        let at = repos.as_ref().map_or(git.span().start, |repos| repos.span().start);
-        let repositories = repos.map(|repos| repos.into_inner().0);
-        if repositories.as_ref().is_some_and(Vec::is_empty) {
-            return Err(self.empty("repos", at));
+        let wrong =
+            |at: usize, error| self.error(at, format!("`repos`: write them as `owner/name`: {error}"));
+        if let Some(repos) = repos.as_ref().filter(|repos| repos.is_empty()) {
+            return Err(self.empty("repos", repos.at()));
         }
-        let git = Git::new(access, &repositories.unwrap_or_default());
-        let git =
-            git.map_err(|error| self.error(at, format!("`repos`: write them as `owner/name`: {error}")))?;
+        self.tell_twice("repos", repos.iter().flat_map(Items::iter));
+        for (at, repository) in repos.iter().flat_map(Items::iter) {
+            Git::new(access, std::slice::from_ref(repository)).map_err(|error| wrong(at, error))?;
+        }
+        let repositories = repos.map(Items::into_values).unwrap_or_default();
+        let git = Git::new(access, &repositories).map_err(|error| wrong(git.span().start, error))?;
         Ok(Conditions { git: Some(git), ..Conditions::default() })
     }
 
     fn each<T, E: std::error::Error>(
         &self,
         key: &str,
-        list: &Spanned<OneOrMany<String>>,
+        list: &Items<String>,
         parse: impl Fn(&str) -> Result<T, E>,
     ) -> Result<Vec<T>, DocumentError> {
-        let at = list.span().start;
-        let items = &list.get_ref().0;
-        if items.is_empty() {
-            return Err(self.empty(key, at));
+        if list.is_empty() {
+            return Err(self.empty(key, list.at()));
         }
-        let parsed = |item: &String| {
+        self.all(key, list, parse)
+    }
+
+    fn all<T, E: std::error::Error>(
+        &self,
+        key: &str,
+        list: &Items<String>,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<Vec<T>, DocumentError> {
+        self.tell_twice(key, list.iter());
+        let parsed = |(at, item): (usize, &String)| {
             parse(item).map_err(|error| self.error(at, format!("`{key}`: {item:?}: {error}")))
         };
-        items.iter().map(parsed).collect()
+        list.iter().map(parsed).collect()
+    }
+
+    /// A warning for each item that stands there once more.
+    fn tell_twice<'i, T: Hash + Eq + fmt::Debug + 'i>(
+        &self,
+        key: &str,
+        items: impl Iterator<Item = (usize, &'i T)>,
+    ) {
+        let mut seen = HashSet::new();
+        for (at, item) in items.filter(|(_, item)| !seen.insert(*item)) {
+            let (line, column) = self.lines.position(at);
+            let what =
+                format!("{}:{line}:{column}: `{key}` has {item:?} twice; leave out one of them", self.file);
+            self.twice.borrow_mut().push(what);
+        }
     }
 
     fn empty(&self, key: &str, at: usize) -> DocumentError {
@@ -373,6 +412,14 @@ fn method(text: &str) -> Result<String, MethodError> {
 }
 
 #[derive(Debug, thiserror::Error)]
+#[error("no key of a query has a control character")]
+struct KeyError;
+
+fn key(text: &str) -> Result<String, KeyError> {
+    if text.contains(char::is_control) { Err(KeyError) } else { Ok(text.to_owned()) }
+}
+
+#[derive(Debug, thiserror::Error)]
 #[error("the name of a database is 1 to 63 bytes without control characters, and no pattern")]
 struct DatabaseError;
 
@@ -405,6 +452,26 @@ mod tests {
     }
 
     #[test]
+    fn an_item_that_is_in_a_list_twice_is_a_warning_with_its_place() {
+        let text = "[[allow]]\nhost = [\n  \"a.example\",\n  \"a.example\"]\nport = [80, 80]\nmethods = [\"PUT\", \"PUT\"]\n\
+                    paths = [\"/a\", \"/b\", \"/a\"]\nquery = [\"k\", \"k\"]\n[[allow]]\nhost = \"b.example\"\ngit = \"read\"\n\
+                    repos = [\"o/r\", \"o/r\"]\n";
+        let warnings = Policy::parse("p", "p.toml", text).unwrap().warnings().to_vec();
+        let expected = [
+            "p.toml:4:3: `host` has \"a.example\" twice; leave out one of them",
+            "p.toml:5:13: `port` has 80 twice",
+            "p.toml:6:19: `methods` has \"PUT\" twice",
+            "p.toml:7:22: `paths` has \"/a\" twice",
+            "p.toml:8:15: `query` has \"k\" twice",
+            "p.toml:12:17: `repos` has \"o/r\" twice",
+        ];
+        assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
+        for said in expected {
+            assert!(warnings.iter().any(|warning| warning.starts_with(said)), "{said}: {warnings:?}");
+        }
+    }
+
+    #[test]
     fn the_examples_of_the_documentation_are_true() {
         let documentation = include_str!("../../docs/policies.md");
         let mut policies = crate::Policies::default();
@@ -431,6 +498,16 @@ mod tests {
             ("project", "POST", "git.example.net", 443, "/team/a.git/git-receive-pack", true),
             ("project", "POST", "git.example.net", 443, "/team/release.git/git-receive-pack", false),
             ("project", "POST", "git.example.net", 443, "/team/release.git/git-upload-pack", true),
+            (
+                "github-lfs",
+                "PUT",
+                "github-cloud.s3.amazonaws.com",
+                443,
+                "/alambic/media/7/01/23/0123?actor_id=1",
+                true,
+            ),
+            ("github-lfs", "POST", "lfs.github.com", 443, "/me/project/objects/0123/verify", true),
+            ("github-lfs", "POST", "lfs.github.com", 443, "/me/other/objects/0123/verify", false),
         ] {
             let verdict = decide(policy, method, host, port, target);
             let found = matches!(verdict, Verdict::Allowed { .. });
@@ -464,12 +541,22 @@ mod tests {
                 "[[allow]]\nhost = \"a.b\"\nmethods = \"get\"",
                 "p.toml:3:11: `methods`: \"get\": methods are written in capitals, as `GET`",
             ),
-            ("[[allow]]\nhost = \"a.b\"\nmethods = [\"*\"]", "p.toml:3:11: `methods`: \"*\": every method"),
+            ("[[allow]]\nhost = \"a.b\"\nmethods = [\"*\"]", "p.toml:3:12: `methods`: \"*\": every method"),
+            ("[[allow]]\nhost = [\n  \"a.b\",\n  \"*\",\n]", "p.toml:4:3: `host`: \"*\": a bare"),
+            ("[[allow]]\nhost = \"a.b\"\nport = [\n1,\n  0]", "p.toml:5:3: `port`: 0 is not a port"),
+            (
+                "[[allow]]\nhost = \"a.b\"\ngit = \"read\"\nrepos = [\"o/r\",\n\"/o/s\"]",
+                "p.toml:5:1: `repos`: write them",
+            ),
+            (
+                "[[deny]]\nhost = \"a.b\"\nquery = [\"a\", \"\\u0001\"]",
+                "p.toml:3:15: `query`: \"\\u{1}\": no key of a query has a control character",
+            ),
             ("[[allow]]\nhost = \"a.b\"\nmethods = []", "p.toml:3:11: `methods` is an empty list"),
             ("[[allow]]\nhost = \"a.b\"\npaths = \"v1\"", "p.toml:3:9: `paths`: \"v1\": a path starts"),
             (
                 "[[allow]]\nhost = \"a.b\"\npaths = [\"/a?b\"]",
-                "p.toml:3:9: `paths`: \"/a?b\": a path has no `?`",
+                "p.toml:3:10: `paths`: \"/a?b\": a path has no `?`",
             ),
             ("[[deny]]\nhost = \"a.b\"\nquery = []", "p.toml:3:9: `query` is an empty list"),
             (
@@ -492,7 +579,7 @@ mod tests {
             ("[[allow]]\nhost = \"a.b\"\nupgrade = []", "p.toml:3:11: `upgrade` is an empty list"),
             (
                 "[[allow]]\nhost = \"a.b\"\nupgrade = [\"tcp\", \"h2c\"]",
-                "p.toml:3:11: `upgrade`: \"h2c\": what is in it would be requests",
+                "p.toml:3:19: `upgrade`: \"h2c\": what is in it would be requests",
             ),
             (
                 "[[allow]]\nhost = \"a.b\"\nsplice = true\nupgrade = \"tcp\"",
@@ -516,6 +603,7 @@ mod tests {
                 "[[allow]]\nhost = \"a.b\"\ninspect = false",
                 "p.toml:3:11: `inspect` is what is done with every",
             ),
+            ("[[deny]]\nhost = \"a.b\"\ninspect = true", "p.toml:3:11: `inspect` is for an [[allow]]"),
             ("[[deny]]\nhost = \"a.b\"\nsplice = true", "p.toml:3:10: `splice` is for an [[allow]]"),
             ("[[allow]]\nhost = \"a.b\"\nsplice = 1", "p.toml:3:10: invalid type: integer"),
             (

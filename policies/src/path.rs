@@ -6,19 +6,22 @@
 //! day: such a path has two readings, and what allows must hold for both. What refuses something asks of [`Readings`],
 //! which any path has, and needs only one of them.
 
+mod index;
 mod pattern;
 mod readings;
 
+pub(crate) use index::PathIndex;
 pub use pattern::{PathPattern, PathPatternError};
 pub use readings::Readings;
+use readings::Segment;
 
 /// A path of an origin-form target (RFC 9112 section 3.2.1), without its query. Escapes of unreserved characters are
 /// undone, all others are in upper case (RFC 3986 section 6.2.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestPath {
     literal: String,
-    /// With `/` for every `%2F`, if there is one.
-    split: Option<String>,
+    /// What is between its slashes; once more with `/` for every `%2F`, if there is one.
+    readings: Vec<Vec<Segment>>,
 }
 
 /// Why servers may differ on what a path means.
@@ -52,7 +55,8 @@ impl RequestPath {
         if let Some(split) = &split {
             unambiguous(split)?;
         }
-        Ok(Self { literal, split })
+        let readings = std::iter::once(&literal).chain(&split).map(|text| segments(text)).collect();
+        Ok(Self { literal, readings })
     }
 
     /// As it is compared.
@@ -60,9 +64,14 @@ impl RequestPath {
         &self.literal
     }
 
-    fn readings(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.literal.as_str()).chain(self.split.as_deref())
+    fn readings(&self) -> impl Iterator<Item = &[Segment]> {
+        self.readings.iter().map(Vec::as_slice)
     }
+}
+
+/// Of what follows the first slash.
+fn segments(path: &str) -> Vec<Segment> {
+    path.split('/').skip(1).map(|segment| segment.as_bytes().to_vec()).collect()
 }
 
 fn normalised(raw: &str) -> Result<String, PathError> {

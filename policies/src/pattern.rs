@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{HostName, NameError};
+use crate::{HostName, NameError, document};
 
 /// `host` is that name alone. `*.host` is every name one or more labels below it, and never `host` itself. Every host at
 /// once is nothing that a person writes in a rule: `open = true` says it.
@@ -30,8 +30,16 @@ pub enum PatternError {
     Star,
     #[error("a scheme or path in a host; write the name alone, as `api.example.com`")]
     Url,
+    #[error(
+        "an address, which no rule is about; give it a name below `[names]` of sidecar.toml, and write that name here"
+    )]
+    Address,
     #[error("a port in a host; write it as `port = {0}`")]
     Port(u16),
+    #[error("what follows the `:` in a host is no port")]
+    NoPort,
+    #[error("no name below `{0}` is short enough to be one")]
+    NoneBelow(HostName),
     #[error(transparent)]
     Name(#[from] NameError),
 }
@@ -55,9 +63,15 @@ impl HostPattern {
         }
     }
 
+    /// What whoever allows it should know.
+    pub fn caution(&self) -> Option<String> {
+        let suffix = self.shared_suffix()?;
+        Some(format!("anybody can have a name below `{suffix}`, where an agent could send what it likes"))
+    }
+
     /// The name of a suffix below which anybody can have a name of their own, as with hosting services, if it matches all
     /// below it (the private section of the Public Suffix List).
-    pub fn shared_suffix(&self) -> Option<&HostName> {
+    fn shared_suffix(&self) -> Option<&HostName> {
         match self {
             Self::Below(parent) if public_suffix(parent) == Some(psl::Type::Private) => Some(parent),
             _ => None,
@@ -74,6 +88,20 @@ fn public_suffix(name: &HostName) -> Option<psl::Type> {
     whole(name.as_str()).or_else(|| whole(&format!("any.{name}")))
 }
 
+/// A name has 253 characters at most (RFC 1035 section 2.3.4), of which two are a label's and its dot's.
+const LONGEST_PARENT: usize = 251;
+
+/// With a port or a star or not; in whatever notation.
+fn is_address(text: &str) -> bool {
+    let text = text.strip_prefix("*.").unwrap_or(text);
+    let host = match text.split_once(':') {
+        Some((_, rest)) if rest.contains(':') => return true,
+        Some((host, _)) => host,
+        None => text,
+    };
+    text.starts_with('[') || host.parse::<HostName>() == Err(NameError::Address)
+}
+
 impl FromStr for HostPattern {
     type Err = PatternError;
 
@@ -84,8 +112,11 @@ impl FromStr for HostPattern {
         if text.contains('/') {
             return Err(PatternError::Url);
         }
-        if let Some(port) = text.rsplit_once(':').and_then(|(_, port)| port.parse().ok()) {
-            return Err(PatternError::Port(port));
+        if is_address(text) {
+            return Err(PatternError::Address);
+        }
+        if let Some((_, port)) = text.rsplit_once(':') {
+            return Err(document::number(port).map_or(PatternError::NoPort, PatternError::Port));
         }
         let (below, name) = text.strip_prefix("*.").map_or((false, text), |parent| (true, parent));
         if name.contains('*') {
@@ -93,6 +124,7 @@ impl FromStr for HostPattern {
         }
         let name: HostName = name.parse()?;
         match below {
+            true if name.as_str().len() > LONGEST_PARENT => Err(PatternError::NoneBelow(name)),
             true if !name.as_str().contains('.') => Err(PatternError::TopLevel(name)),
             true if public_suffix(&name) == Some(psl::Type::Icann) => Err(PatternError::PublicSuffix(name)),
             true => Ok(Self::Below(name)),
@@ -172,12 +204,37 @@ mod tests {
             ("example.com/path", PatternError::Url),
             ("example.com:8443", PatternError::Port(8443)),
             ("", PatternError::Name(NameError::Empty)),
-            ("10.0.0.1", PatternError::Name(NameError::Address)),
-            ("*.0.0.1", PatternError::Name(NameError::Address)),
+            ("10.0.0.1", PatternError::Address),
+            ("10.0.0.1:443", PatternError::Address),
+            ("0x7f.1:x", PatternError::Address),
+            ("*.0.0.1", PatternError::Address),
+            ("::1", PatternError::Address),
+            ("fe80::1", PatternError::Address),
+            ("fe80::1%eth0", PatternError::Address),
+            ("[::1]", PatternError::Address),
+            ("[::1]:443", PatternError::Address),
+            ("::ffff:10.0.0.1", PatternError::Address),
+            ("example.com:https", PatternError::NoPort),
+            ("example.com:", PatternError::NoPort),
+            ("example.com:70000", PatternError::NoPort),
             ("a b", PatternError::Name(NameError::Character)),
         ] {
             assert_eq!(text.parse::<HostPattern>(), Err(error), "{text:?}");
         }
+    }
+
+    #[test]
+    fn what_is_below_a_name_must_have_room() {
+        let name = |last: usize| format!("{}.", "a".repeat(49)).repeat(4) + &"b".repeat(last);
+        let (room, none) = (name(51), name(52));
+        assert_eq!((room.len(), none.len()), (251, 252));
+        assert!(
+            format!("*.{room}")
+                .parse::<HostPattern>()
+                .unwrap()
+                .matches(&format!("b.{room}").parse().unwrap())
+        );
+        assert!(matches!(format!("*.{none}").parse::<HostPattern>(), Err(PatternError::NoneBelow(_))));
     }
 
     #[test]

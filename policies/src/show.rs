@@ -20,7 +20,7 @@ impl fmt::Display for Rule {
                 write!(f, ", port {}", ports.join(" "))?;
             }
         }
-        for (said, what) in [(self.splice, ", splice"), (self.tcp, ", tcp")] {
+        for (said, what) in [(self.splice, ", splice"), (self.inspect, ", inspect"), (self.tcp, ", tcp")] {
             if said {
                 f.write_str(what)?;
             }
@@ -68,7 +68,7 @@ mod tests {
         let text = "[[allow]]\nhost = [\"a.example\", \"*.b.example\"]\nport = [443, 80]\nmethods = \"GET\"\npaths = \"/x/**\"\nquery = [\"k\"]\n\
                     [[allow]]\nhost = \"c.example\"\ngit = \"write\"\nrepos = \"o/n\"\n[[deny]]\nhost = \"d.example\"\n\
                     [[allow]]\nhost = \"e.example\"\nprivate = true\nmax-body = \"1K\"\nrate = \"60/m\"\n\
-                    upgrade = [\"tcp\", \"SPDY/3.1\"]\n\
+                    upgrade = [\"tcp\", \"SPDY/3.1\"]\n[[allow]]\nhost = \"f.example\"\ninspect = true\n\
                     [[allow]]\nhost = \"f.example\"\npostgres = true\ndatabases = [\"a b\", \"c\"]\n";
         let policy = Policy::parse("p", "p.toml", text).unwrap();
         let lines: Vec<String> = policy.rules().iter().map(ToString::to_string).collect();
@@ -78,6 +78,7 @@ mod tests {
                 "allow a.example, *.b.example, port 443 80, GET, paths /x/**, query [\"k\"]",
                 "allow c.example, git write of o/n",
                 "allow e.example, private, max-body 1024, rate 60/m, upgrade tcp, upgrade SPDY/3.1",
+                "allow f.example, inspect",
                 "allow f.example, port 5432, postgres, databases [\"a b\", \"c\"]",
                 "deny d.example, every port"
             ]
@@ -112,6 +113,7 @@ mod tests {
             text += &list("repos", repos.split(", ").map(str::to_owned).collect());
         }
         text += &(flag("splice", rule.splice)
+            + &flag("inspect", rule.inspect)
             + &flag("tcp", rule.tcp)
             + &flag("postgres", rule.postgres.is_some()));
         text += &list("databases", rule.postgres.clone().unwrap_or_default());

@@ -19,6 +19,10 @@ impl Written {
         format!("[[{effect}]]\nhost = {}\n{port}{}", self.host, self.rest)
     }
 
+    pub(crate) fn inspects(&self) -> bool {
+        self.rest.contains("inspect = true\n")
+    }
+
     /// The same about one host and port.
     pub(crate) fn about(&self, host: &str, port: &'static str) -> Self {
         Self { host: format!("{host:?}"), port: Some(port), ..self.clone() }

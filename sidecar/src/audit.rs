@@ -11,6 +11,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use understudy_control::Status;
+use understudy_policies::is_plain;
 
 use self::file::{AuditFile, Rotating};
 use self::lines::Lines;
@@ -276,7 +277,7 @@ fn printable(text: &str, longest: usize) -> String {
             shown.push_str("...");
             break;
         }
-        if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() {
+        if is_plain(c) {
             shown.push(c);
         } else {
             shown.extend(c.escape_unicode());
@@ -352,7 +353,7 @@ mod tests {
             "a\r\n{}",
             "a\",\"decision\":\"allowed\",\"x\":\"",
             "a\\\",\"decision\":\"allowed",
-            "\0\u{1b}[2J\u{7f}\u{85}\u{2028}\u{2029}\u{202e}\u{feff}",
+            "\0\u{1b}[2J\u{7f}\u{85}\u{2028}\u{2029}\u{202e}\u{feff}\u{3164}\u{115f}\u{ffa0}",
             "\u{9b}1;31m",
         ] {
             let line = written(full(text));
@@ -378,8 +379,8 @@ mod tests {
     fn what_a_container_chose_is_short_and_steers_no_terminal() {
         let audit = Audit::new(io::sink(), Current::default());
         assert_eq!(
-            audit.shown_path("/caf\u{e9}/\u{9b}2J\u{202e}?\u{7f}=1"),
-            "/caf\u{e9}/\\u{9b}2J\\u{202e}?\\u{7f}="
+            audit.shown_path("/caf\u{e9}/\u{9b}2J\u{202e}\u{3164}?\u{7f}=1"),
+            "/caf\u{e9}/\\u{9b}2J\\u{202e}\\u{3164}?\\u{7f}="
         );
         assert_eq!(audit.shown_path(&"/\u{e9}".repeat(2000)).chars().count(), LONGEST + 3);
         assert_eq!(audit.shown("MKCALENDAR", 3), "MKC...");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use understudy_control::annotation::{self, KNOWN};
 use understudy_control::{ManagedFile, Prepare, Refusal};
-use understudy_policies::annotation::OPERATOR;
+use understudy_policies::annotation::{NAME as ALLOWED, OPERATOR};
 use understudy_policies::ceiling::{Held, Missing};
 use understudy_policies::{Asked, Ceiling, Log, Policies, Policy, PolicySet, Rule, builtin};
 
@@ -79,6 +79,9 @@ pub fn apply(terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Re
     let rights = Rights { policy, grants, mode: terms.mode, ..Rights::default() };
     let Rights { policy, grants, mode, .. } = limit(rights, &terms.harness, prepare, own)?;
     let mut notes = terms.notes;
+    // Those of files, `check` tells.
+    let annotations = policy.policies().iter().filter(|policy| policy.name() == ALLOWED);
+    notes.extend(annotations.flat_map(|policy| policy.warnings()).take(MOST_NOTES).cloned());
     notes.extend(policy.warnings_within(MOST_COMPARED).into_iter().take(MOST_NOTES));
     notes.extend(open(&policy).map(|name| format!("policy `{name}` allows every public host")));
     if mode == Mode::Log {
@@ -104,14 +107,17 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
         check(&managed, prepare, harness, &rights, "managed rule", |place| {
             format!("leave it out, or ask the administrator of this machine to change {place}")
         })?;
-        may_log(&rights, managed.log().unwrap_or(Log::WithSecrets), &file.path)?;
+        let (log, place) = managed.log().unwrap_or((Log::WithSecrets, &file.path));
+        may_log(&rights, log, place)?;
         required(&managed, &file.spared, prepare, &rights, "managed rule", |place| {
             format!("ask the administrator of this machine to change {place}")
         })?;
         policies.extend(managed.denials().map(Arc::new));
     }
     // As with an open policy: the annotation can be a stranger's.
-    may_log(&rights, own.log().unwrap_or_default(), "ceiling.toml")?;
+    // One that says nothing has no line.
+    let (log, place) = own.log().unwrap_or((Log::default(), "ceiling.toml"));
+    may_log(&rights, log, place)?;
     if let Some(open) = open(&rights.policy).find(|name| !own.permits_open(name)) {
         // A compose file of a stranger's can name it, too.
         return Err(Refusal::new(
@@ -146,7 +152,7 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
 }
 
 /// In mode `log`, a container that was talked into it can send what it likes where it likes.
-fn may_log(rights: &Rights, said: Log, file: &str) -> Result<(), Refusal> {
+fn may_log(rights: &Rights, said: Log, place: &str) -> Result<(), Refusal> {
     if rights.mode != Mode::Log {
         return Ok(());
     }
@@ -168,7 +174,7 @@ fn may_log(rights: &Rights, said: Log, file: &str) -> Result<(), Refusal> {
     Err(Refusal::new(
         format!("{what}, which needs a second word"),
         format!(
-            "write `modes.log = \"{needed}\"` into {file}, if that is what you want; or use understudy.mode=ask"
+            "write `modes.log = \"{needed}\"` into {place}, if that is what you want; or use understudy.mode=ask"
         ),
     ))
 }
@@ -346,6 +352,14 @@ mod tests {
     }
 
     #[test]
+    fn what_an_annotation_is_warned_of_is_a_note() {
+        let policy = Policy::from_allow_annotation("*.github.io").unwrap();
+        let notes = given(policy, &[], "").unwrap().notes;
+        let said = "annotation understudy.allow: anybody can have a name below `github.io`";
+        assert!(notes.iter().any(|note| note.starts_with(said)), "{notes:?}");
+    }
+
+    #[test]
     fn mode_log_needs_a_second_word_and_another_for_secrets() {
         let of = |grants: &[&str], managed: &[&str], own: &str| {
             let grants: Grants = grants.iter().copied().collect();
@@ -363,6 +377,10 @@ mod tests {
             assert_eq!(found.is_some(), said.is_some(), "{own}: {found:?}");
             assert!(found.unwrap_or_default().contains(said.unwrap_or_default()));
         }
+        // With its line, where there is one.
+        let into = |own: &str| of(&[], &[], own).unwrap_err().remedy;
+        assert!(into("").contains("into ceiling.toml, if"), "{}", into(""));
+        assert!(into("\nmodes.log = \"never\"").contains("into ceiling.toml:2, if"));
         let all = "modes.log = \"with-secrets\"";
         assert!(of(&[], &["modes.forbid = \"log\""], all).unwrap_err().reason.contains("modes.forbid"));
         assert!(of(&["key"], &["modes.log = \"without-secrets\""], all).is_err());
@@ -605,7 +623,7 @@ mod tests {
         assert_eq!(load(&path).unwrap(), Ceiling::default());
         fs::write(&path, "annotations.forbid = [\"understudy.alow\"]").unwrap();
         let error = load(&path).unwrap_err().to_string();
-        assert!(error.starts_with("ceiling.toml:1:22: `forbid`: no annotation"), "{error}");
+        assert!(error.starts_with("ceiling.toml:1:23: `forbid`: no annotation"), "{error}");
         for (text, said) in [
             ("required = true", "ceiling.toml:1: `required` can be asked in /etc"),
             ("[[require]]\npolicy = \"a\"\nlabels = \"b\"", "ceiling.toml:2: `images` and `labels`"),

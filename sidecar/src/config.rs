@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use ipnet::Ipv4Net;
 use serde::Deserialize;
 use toml::Spanned;
-use understudy_policies::document::OneOrMany as Patterns;
+use understudy_policies::document::{OneOrMany as Patterns, place_of};
 use understudy_policies::terms::size;
 use understudy_policies::{HostName, HostPattern};
 
@@ -138,8 +138,9 @@ pub enum SettingsError {
     /// With line, column and the text, as the `toml` crate shows them.
     #[error("{path}: {error}")]
     Toml { path: PathBuf, error: toml::de::Error },
-    #[error("{path}: {key}: {why}")]
-    Value { path: PathBuf, key: String, why: String },
+    /// `place` is line and column, as `:3:9`.
+    #[error("{path}{place}: {key}: {why}")]
+    Value { path: PathBuf, place: String, key: String, why: String },
 }
 
 impl ProxySettings {
@@ -170,8 +171,12 @@ impl Settings {
     fn parse(path: &Path, text: &str) -> Result<Self, SettingsError> {
         let file: File =
             toml::from_str(text).map_err(|error| SettingsError::Toml { path: path.to_owned(), error })?;
-        let value =
-            |key: &str, why: String| SettingsError::Value { path: path.to_owned(), key: key.to_owned(), why };
+        let at = |keys: &[&str], item: Option<&str>, why: String| {
+            let place = place_of(text, keys, item).map(|(line, column)| format!(":{line}:{column}"));
+            let (path, place) = (path.to_owned(), place.unwrap_or_default());
+            SettingsError::Value { path, place, key: keys.join("."), why }
+        };
+        let value = |key: &str, why: String| at(&[key], None, why);
         let synthetic_range = match file.synthetic_range {
             Some(net) => SyntheticRange::new(net).map_err(|e| value("synthetic-range", e.to_string()))?,
             None => SyntheticRange::default(),
@@ -179,29 +184,31 @@ impl Settings {
         let resolvers = file
             .resolvers
             .iter()
-            .map(|text| socket_address(text, 53).ok_or_else(|| value("resolvers", not_an_address(text))))
+            .map(|text| {
+                socket_address(text, 53).ok_or_else(|| at(&["resolvers"], Some(text), not_an_address(text)))
+            })
             .collect::<Result<_, _>>()?;
         let mut names = HashMap::new();
         for (name, addresses) in file.names {
-            let host = name.parse().map_err(|e| value(&format!("names.{name}"), format!("{e}")))?;
+            let keys = ["names", &name];
+            let host = name.parse().map_err(|e| at(&keys, None, format!("{e}")))?;
             let pins = addresses
                 .into_vec()
                 .iter()
-                .map(|text| pin(text).ok_or_else(|| value(&format!("names.{name}"), not_an_address(text))))
+                .map(|text| pin(text).ok_or_else(|| at(&keys, Some(text), not_an_address(text))))
                 .collect::<Result<Vec<_>, _>>()?;
             if pins.is_empty() {
-                return Err(value(&format!("names.{name}"), "at least one address is needed".to_owned()));
+                return Err(at(&keys, None, "at least one address is needed".to_owned()));
             }
             names.insert(host, pins);
         }
         let upstream_proxy = file.upstream_proxy.map(proxy).transpose();
-        let upstream_proxy =
-            upstream_proxy.map_err(|(key, why)| value(&format!("upstream-proxy.{key}"), why))?;
+        let upstream_proxy = upstream_proxy.map_err(|(key, why)| at(&["upstream-proxy", key], None, why))?;
         let metrics = file.metrics.map(|metrics| listening(&metrics).map_err(|why| value("metrics", why)));
         let metrics = metrics.transpose()?;
         let publish = ports(file.publish).map_err(|why| value("publish", why))?;
         let audit = file.audit.map(audit).transpose();
-        let audit = audit.map_err(|(key, why)| value(&format!("audit.{key}"), why))?;
+        let audit = audit.map_err(|(key, why)| at(&["audit", key], None, why))?;
         let (extra_ca, notify) = (file.extra_ca, file.notify);
         Ok(Self {
             extra_ca,
@@ -510,19 +517,29 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_their_key() {
-        for (text, needle) in [
-            ("extra-cas = []", "unknown field `extra-cas`"),
-            ("synthetic-range = \"28.0.0.0/24\"", "/18"),
-            ("[names]\n\"a.example\" = \"localhost\"", "names.a.example"),
-            ("[names]\n\"a.example\" = []", "at least one"),
-            ("[names]\n\"a.example\" = \"10.0.0.1:0\"", "names.a.example"),
-            ("[names]\n\"127.0.0.1\" = \"10.0.0.1\"", "names.127.0.0.1"),
-            ("resolvers = [\"dns\"]", "resolvers"),
+    fn mistakes_are_named_with_their_place_and_key() {
+        for (text, said) in [
+            ("synthetic-range = \"28.0.0.0/24\"", "sidecar.toml:1:1: synthetic-range: "),
+            (
+                "[names]\n\"a.example\" = \"localhost\"",
+                "sidecar.toml:2:15: names.a.example: \"localhost\" is not",
+            ),
+            (
+                "[names]\n\"a.example\" = [\n  \"10.0.0.1\",\n  \"10.0.0.1:0\",\n]",
+                "sidecar.toml:4:3: names.a.example: \"10.0.0.1:0\" is not",
+            ),
+            ("[names]\n\"a.example\" = []", "sidecar.toml:2:1: names.a.example: at least one"),
+            ("[names]\n\"127.0.0.1\" = \"10.0.0.1\"", "sidecar.toml:2:1: names.127.0.0.1: "),
+            ("resolvers = [\"::1\",\n\"dns\"]", "sidecar.toml:2:1: resolvers: \"dns\" is not"),
+            ("[audit]\nfile = \"x\"", "sidecar.toml:2:1: audit.file: "),
+            ("\n[upstream-proxy]\nurl = \"https://x\"", "sidecar.toml:3:1: upstream-proxy.url: "),
+            ("metrics = \"9464\"", "sidecar.toml:1:1: metrics: "),
+            ("publish = \"0\"", "sidecar.toml:1:1: publish: "),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(error.contains(needle), "{text}: {error}");
+            assert!(error.starts_with(said), "{text}: {error}");
         }
+        assert!(parse("extra-cas = []").unwrap_err().contains("unknown field `extra-cas`"));
     }
 
     #[test]

@@ -6,6 +6,8 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use understudy_control::{Decide, DecisionStatus, Effect, Lasting, Reply, Request};
 
+use understudy_policies::HostPattern;
+
 use crate::output::Output;
 use crate::status::decided;
 use crate::trail::{Call, filter};
@@ -69,7 +71,7 @@ struct Revoked {
 
 pub fn decide(arguments: &DecideArguments, effect: Effect, call: Call<'_>) -> Result<ExitCode> {
     match call(Request::Decide(wanted(arguments, effect)))? {
-        Reply::Decided(decision) => arguments.output.print(&decision, line)?,
+        Reply::Decided(decision) => arguments.output.print(&decision, told)?,
         Reply::Answered { questions } => {
             arguments.output.print(&Answered { answered: questions }, answered)?;
         }
@@ -115,6 +117,13 @@ fn line(decision: &DecisionStatus) -> String {
     decided(decision) + "\n"
 }
 
+/// With what whoever allows it should know.
+fn told(decision: &DecisionStatus) -> String {
+    let pattern = decision.host.parse::<HostPattern>().ok().filter(|_| decision.effect == Effect::Allow);
+    let caution = pattern.and_then(|pattern| pattern.caution());
+    line(decision) + &caution.map(|caution| format!("warning: {caution}\n")).unwrap_or_default()
+}
+
 fn all_taken_back(decisions: &[DecisionStatus]) -> String {
     if decisions.is_empty() {
         return "nothing is decided for a container that is gone\n".to_owned();
@@ -141,6 +150,19 @@ mod tests {
     struct Line {
         #[command(flatten)]
         arguments: DecideArguments,
+    }
+
+    #[test]
+    fn who_allows_what_anybody_can_have_is_told() {
+        let answer = |effect, host: &str| {
+            let (host, port) = (host.to_owned(), Some(443));
+            told(&DecisionStatus { number: 3, effect, host, port, container: None, until: None })
+        };
+        let warned = answer(Effect::Allow, "*.github.io");
+        assert!(warned.contains("\nwarning: anybody can have a name below `github.io`"), "{warned}");
+        for (effect, host) in [(Effect::Deny, "*.github.io"), (Effect::Allow, "me.github.io")] {
+            assert!(!answer(effect, host).contains("warning"), "{host}");
+        }
     }
 
     #[test]

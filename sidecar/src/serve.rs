@@ -199,7 +199,7 @@ fn build(
         }),
         leases: Leases::new(published_at()),
         revocations: Revocations::new(directories.state.join("revoked")),
-        own_logins: OwnLogins::new(directories.state.join("own-logins")),
+        own_logins: OwnLogins::new(directories.state.join("own-accounts")),
         authority: certificate,
         range,
         own_cookie,

@@ -113,6 +113,13 @@ impl Accounts {
         *self.grace.lock().unwrap_or_else(PoisonError::into_inner) = time;
     }
 
+    /// The last renewal of a login is forgotten, as by a provider that was set back to an older state.
+    pub fn forget_renewal(&self, login: &str) {
+        let mut logins = self.lock();
+        let login = logins.entry(login.to_owned()).or_default();
+        login.number = login.number.saturating_sub(1);
+    }
+
     /// The token endpoint does what it is asked, and its next answers do not arrive.
     pub fn lose(&self, answers: u32) {
         *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = answers;
@@ -168,6 +175,9 @@ impl Accounts {
         let grace = *self.grace.lock().unwrap_or_else(PoisonError::into_inner);
         let made = login.made.get(&login.number).and_then(|made| made.elapsed().ok());
         let again = number + 1 == login.number && made.is_some_and(|age| age < grace);
+        if number > login.number {
+            return refused(400, "invalid_grant");
+        }
         if number != login.number && !again {
             login.revoked = true;
             login.reuses += 1;

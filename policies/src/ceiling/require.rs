@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::{Concerned, List, MODES, Source};
 use crate::DocumentError;
-use crate::document::closest;
+use crate::document::{Items, closest};
 
 /// One `[[require]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,9 +147,9 @@ pub(super) fn parse(
 fn one(source: &Source<'_>, raw: Spanned<Raw>, known: &[&str]) -> Result<Requirement, DocumentError> {
     let at = raw.span().start;
     let Raw { annotation, values, policy, secret, images, labels, note } = raw.into_inner();
-    let names = |key: &str, list: Spanned<crate::document::OneOrMany<String>>| {
-        let at = list.span().start;
-        let names = list.into_inner().0;
+    let names = |key: &str, list: Items<String>| {
+        let at = list.at();
+        let names = list.into_values();
         if names.is_empty() || names.iter().any(|name| name.trim().is_empty()) {
             return Err(
                 source.error(at, format!("`{key}`: name one at least; an empty list requires nothing"))
@@ -158,10 +158,9 @@ fn one(source: &Source<'_>, raw: Spanned<Raw>, known: &[&str]) -> Result<Require
         Ok((at, names))
     };
     if let (Some(values), None) = (&values, &annotation) {
-        return Err(source.error(
-            values.span().start,
-            "`values` are those of an `annotation`, which is missing".to_owned(),
-        ));
+        return Err(
+            source.error(values.at(), "`values` are those of an `annotation`, which is missing".to_owned())
+        );
     }
     let (at, what) = match (annotation, policy, secret) {
         (Some(key), None, None) => {

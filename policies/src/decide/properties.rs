@@ -170,7 +170,11 @@ proptest! {
     #[test]
     fn one_more_allowance_denies_nothing_and_narrows_no_terms((files, more, asked) in files_and_more(allowance())) {
         let (before, after) = (set(&files), and(&files, &more));
-        let answers = (asked.of(&before), asked.of(&after));
+        let mut answers = (asked.of(&before), asked.of(&after));
+        if more.inspects() {
+            // It is what ends a splice: what was passed through is decrypted, and asked about.
+            answers.0.splice = None;
+        }
         prop_assert!(all_within(&answers.0, &answers.1), "{}\n{:?}", more.text(), answers);
         prop_assert!(!before.may_permit(&asked.host) || after.may_permit(&asked.host));
     }
@@ -207,6 +211,14 @@ proptest! {
         prop_assert!(!any || set.may_permit(&asked.host));
         prop_assert!(is_within(&answers.request, &answers.connection) && is_within(&answers.splice, &answers.connection));
         prop_assert!(answers.session.is_none() || set.is_about_postgres(&asked.host, asked.port));
+    }
+
+    /// Rules that the path passes over say nothing of it.
+    #[test]
+    fn those_near_a_request_decide_as_all_of_them(files in files(), asked in asked()) {
+        let (set, request) = (set(&files), asked.request());
+        let all = set.judge(&request, &set.index.about(&asked.host));
+        prop_assert_eq!(set.decide_request(&request), all);
     }
 
     #[test]

@@ -1,28 +1,40 @@
-//! Go: `go.mod` and `go.sum` name modules, `GOPROXY` the hosts that have them (go.dev/ref/mod#module-proxy).
+//! Go: `go.mod`, `go.work` and their sums name modules, `GOPROXY` the hosts that have them (go.dev/ref/mod#module-proxy).
 
 use super::found::{Access, Found, Use};
 use super::url::Url;
 
+/// What they require, and what they put in the place of another module.
 pub(super) fn module(found: &mut Found, text: &str) {
-    let mut inside = false;
+    let mut block = "";
     for (at, line) in text.lines().enumerate() {
         let line = line.split("//").next().unwrap_or_default().trim();
-        let required = match line {
-            "require (" => {
-                inside = true;
+        let (verb, rest) = match line.split_once(char::is_whitespace) {
+            Some((verb, "(")) => {
+                block = verb;
                 continue;
             }
-            ")" => {
-                inside = false;
+            _ if line == ")" => {
+                block = "";
                 continue;
             }
-            line if inside => Some(line),
-            line => line.strip_prefix("require "),
+            _ if !block.is_empty() => (block, line),
+            Some(both) => both,
+            None => continue,
         };
-        if let Some(module) = required.and_then(|line| line.split_whitespace().next()) {
+        let module = match verb {
+            "require" => Some(rest),
+            // `old v1 => new v2`, or a directory, which is no module.
+            "replace" => rest.split_once("=>").map(|(_, new)| new).filter(|new| !is_directory(new.trim())),
+            _ => None,
+        };
+        if let Some(module) = module.and_then(|line| line.split_whitespace().next()) {
             found.module(at + 1, module);
         }
     }
+}
+
+fn is_directory(new: &str) -> bool {
+    new.starts_with(['.', '/', '"', '`'])
 }
 
 pub(super) fn sums(found: &mut Found, text: &str) {

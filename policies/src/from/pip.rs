@@ -25,13 +25,8 @@ pub(super) fn requirements(found: &mut Found, text: &str) {
         }
         let editable = value_of(line, "--editable").or_else(|| value_of(line, "-e"));
         let requirement = editable.unwrap_or(line);
-        match requirement.find("://") {
-            Some(_) => {
-                // `name @ URL ; marker`, `URL`
-                let url = requirement.split_once(" @ ").map_or(requirement, |(_, url)| url);
-                let url = url.split_whitespace().next().unwrap_or_default();
-                found.download_or_repository(at, url);
-            }
+        match direct(requirement) {
+            Some(url) => found.download_or_repository(at, url),
             None if line.starts_with('-') || requirement.starts_with(['.', '/']) => {}
             None => {
                 unnamed.get_or_insert(at);
@@ -44,6 +39,13 @@ pub(super) fn requirements(found: &mut Found, text: &str) {
     if index {
         found.note(format!("{}: {OTHER_HOSTS}", found.file()));
     }
+}
+
+/// The URL of `name @ URL ; marker` (PEP 508), or of what is one.
+pub(super) fn direct(requirement: &str) -> Option<&str> {
+    let (before, _) = requirement.split_once("://")?;
+    let start = before.rfind('@').map_or(0, |at| at + 1);
+    requirement.get(start..)?.split_whitespace().next()
 }
 
 pub(super) const OTHER_HOSTS: &str = "an index can send clients to other hosts for its files, which no file here names; \

@@ -1,7 +1,7 @@
 //! Poetry, uv and Pipenv: their TOML.
 
 use super::found::Found;
-use super::pip::OTHER_HOSTS;
+use super::pip::{OTHER_HOSTS, direct};
 use super::toml_values::{Value, values};
 
 const ASK_POETRY: &str = "what `poetry source show` says is asked, or the index that is Poetry's default";
@@ -60,6 +60,14 @@ pub(super) fn project(found: &mut Found, text: &str) {
             | ["tool", "uv", "sources", _, "git"] => found.repository(value.line, &value.value),
             ["tool", "uv", "sources", _, "url"] | ["tool", "poetry", "dependencies", _, "url"] => {
                 found.download(value.line, &value.value);
+            }
+            ["project" | "build-system", "dependencies" | "requires"]
+            | ["project", "optional-dependencies", _]
+            | ["dependency-groups", _]
+            | ["tool", "uv", "dev-dependencies" | "constraint-dependencies" | "override-dependencies"] => {
+                if let Some(url) = direct(&value.value) {
+                    found.download_or_repository(value.line, url);
+                }
             }
             ["tool", "uv", rest @ ..] => uv_setting(found, rest, value),
             _ => {}

@@ -150,6 +150,25 @@ fn python_names_its_indexes() {
     let project = "[[tool.poetry.source]]\nname = \"p\"\nurl = \"https://p.example.com/simple\"\n[tool.uv]\nextra-index-url = [\"https://q.example.com/s\"]\n\
                    [[tool.uv.index]]\nurl = \"https://r.example.com/s\"\n[tool.uv.sources]\nx = { git = \"https://git.example.com/o/x\" }\n";
     assert_eq!(named("pyproject.toml", project).len(), 8);
+    let standard = "[project]\ndependencies = [\n  \"flask>=1\",\n  \"a[x] @ https://dl.example.com/a/a-1.whl ; python_version > '3'\",\n]\n\
+                    [project.optional-dependencies]\ndocs = [\"b@git+https://git@git.example.com/o/b.git@v1\"]\n\
+                    [dependency-groups]\ntest = [\"c @ https://dl.example.com/c/c-1.whl\", {include-group = \"x\"}]\n\
+                    [build-system]\nrequires = [\"d @ https://dl.example.com/d/d-1.whl\"]\n";
+    assert_eq!(
+        named("pyproject.toml", standard),
+        [
+            "host = \"dl.example.com\"",
+            "\"/a/**\", # pyproject.toml:4",
+            "\"/c/**\", # pyproject.toml:9",
+            "\"/d/**\", # pyproject.toml:11",
+            "host = \"git.example.com\"",
+            "\"o/b\", # pyproject.toml:7",
+        ]
+    );
+    for file in ["dev-requirements.txt", "test_requirements.in", "requirements.txt"] {
+        let found = named(file, "x@https://dl.example.com/x/x-1.whl\n");
+        assert_eq!(found, ["host = \"dl.example.com\"".to_owned(), format!("\"/x/**\", # {file}:1")]);
+    }
     let uv = "[[package]]\nname = \"a\"\nsource = { registry = \"https://u.example.com/simple\" }\n\
               sdist = { url = \"https://files.example.com/p/aa/a.tar.gz\" }\nwheels = [\n    { url = \"https://files.example.com/p/bb/a.whl\" },\n]\n";
     assert_eq!(
@@ -195,16 +214,27 @@ fn cargo_and_go_name_theirs() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
     write("go.sum", sums);
+    write("go.work", "go 1.22\n\nuse (\n\t./a\n)\n\nreplace w.example/x => w.example/fork v1.2.3\n");
+    write("go.work.sum", "ws.example/y v1.0.0 h1:x=\n");
     write(
         "go.mod",
-        "module m\n\nrequire (\n\texample.com/Me/mod v1.0.0 // indirect\n)\nrequire b.example/x v1\n",
+        "module m\n\nrequire (\n\texample.com/Me/mod v1.0.0 // indirect\n)\nrequire b.example/x v1\n\
+         replace (\n\tb.example/x v1 => f.example/x v2 // fork\n\tc.example/x => ../c\n)\nexclude z.example/x v1\n",
     );
     write(".env", "SECRET=x\nexport GOPROXY=https://proxy.example.com/go,direct\n");
     let text = propose(directory.path(), Paths::Short).unwrap().text;
-    for line in
-        ["\"/go/b.example/x/**\", # go.mod:6", "\"/go/example.com/!me/mod/**\", # go.", "\"Me/mod\", # go."]
-    {
+    for line in [
+        "\"/go/w.example/fork/**\", # go.work:7",
+        "\"/go/ws.example/y/**\", # go.work.sum:1",
+        "\"/go/f.example/x/**\", # go.mod:8",
+        "\"/go/b.example/x/**\", # go.mod:6",
+        "\"/go/example.com/!me/mod/**\", # go.",
+        "\"Me/mod\", # go.",
+    ] {
         assert!(text.contains(line), "{line}\n{text}");
+    }
+    for never in ["c.example", "z.example", "../c"] {
+        assert!(!text.contains(never), "{never}\n{text}");
     }
 }
 

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2};
 use rustix::io::Errno;
 
+use crate::is_plain;
+
 const LARGEST: u64 = 16 * 1024 * 1024;
 const DEEPEST: usize = 8;
 const MOST_ENTRIES: usize = 50_000;
@@ -200,7 +202,7 @@ fn shown(directory: &str, name: &[u8]) -> String {
     let name = String::from_utf8_lossy(name);
     let name: String = name
         .chars()
-        .map(|c| match c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric() {
+        .map(|c| match is_plain(c) {
             true => c.to_string(),
             false => c.escape_unicode().to_string(),
         })

@@ -1,12 +1,13 @@
 //! Allowances in vain: every request that they allow is denied, by one rule or by several together. Pure.
 //!
-//! What an allowance allows is cut into pieces, each of one host pattern, one port, one method and one path pattern; it is in
-//! vain if each piece lies within a denial. That is exact for what it names, and passes over the rest: a denial that asks for a
-//! query or for git is never found to take a piece.
+//! What an allowance allows is cut into pieces, each of one host pattern, one port, one method and one path pattern, or of one of
+//! the requests of git; it is in vain if each piece lies within a denial. A denial that asks for a query takes none: what an
+//! allowance with a query allows is also a request without.
 
 use std::collections::BTreeSet;
 
 use super::work::{TooMany, Work};
+use crate::git::Endpoint;
 use crate::index::{Index, Position};
 use crate::{Effect, HostPattern, PathPattern, Ports, Rule};
 
@@ -63,17 +64,18 @@ struct Piece<'a> {
     port: Option<u16>,
     method: Option<&'a str>,
     path: Option<&'a PathPattern>,
+    /// The one of git that it is.
+    git: Option<&'a Endpoint>,
 }
 
 impl<'r> Search<'r> {
     fn of(&mut self, allow: Placed<'r>) -> Result<Option<Vain<'r>>, TooMany> {
         let rule = allow.1;
-        let methods = rule.conditions.methods();
         let opaque = !rule.is_for_requests() || rule.splice;
         let (mut by, mut unseen) = (BTreeSet::new(), false);
         for host in &rule.hosts {
             let about = self.about(host, allow.0.0)?;
-            for piece in pieces(rule, &methods) {
+            for piece in pieces(rule) {
                 let mut found = self.first(&about, piece, false)?;
                 if found.is_none() && opaque {
                     found = self.first(&about, piece, true)?;
@@ -100,7 +102,7 @@ impl<'r> Search<'r> {
     fn first(&mut self, about: &[usize], piece: Piece<'_>, unseen: bool) -> Result<Option<usize>, TooMany> {
         for at in about {
             let Some((_, denial)) = self.denials.get(*at).copied() else { continue };
-            self.work.charge(size(denial))?;
+            self.work.charge(size(denial, piece))?;
             if takes(denial, piece, unseen) {
                 return Ok(Some(*at));
             }
@@ -110,25 +112,38 @@ impl<'r> Search<'r> {
 }
 
 /// At most so much of it is compared with one piece.
-fn size(denial: &Rule) -> usize {
+fn size(denial: &Rule, piece: Piece<'_>) -> usize {
     let ports = match &denial.ports {
         Ports::Any => 0,
         Ports::These(ports) => ports.len(),
     };
-    1 + ports + denial.conditions.methods.len() + denial.conditions.paths.len()
+    // Two patterns of many stars each are compared in the product of their lengths.
+    let of = |path: &PathPattern| 1 + path.size() * piece.path.map_or(0, PathPattern::size) / 10_000;
+    1 + ports + denial.conditions.methods.len() + denial.conditions.patterns().map(of).sum::<usize>()
 }
 
-fn pieces<'a>(rule: &'a Rule, methods: &'a [String]) -> impl Iterator<Item = Piece<'a>> {
+fn pieces(rule: &Rule) -> impl Iterator<Item = Piece<'_>> {
     let ports = match &rule.ports {
         Ports::Any => vec![None],
         Ports::These(ports) => ports.iter().copied().map(Some).collect(),
     };
-    let paths = &rule.conditions.paths;
-    ports.into_iter().flat_map(move |port| {
-        each(methods).flat_map(move |method| {
-            each(paths).map(move |path| Piece { port, method: method.map(String::as_str), path })
-        })
-    })
+    ports.into_iter().flat_map(|port| of_port(rule, port))
+}
+
+fn of_port<'r>(rule: &'r Rule, port: Option<u16>) -> Box<dyn Iterator<Item = Piece<'r>> + 'r> {
+    let asked = &rule.conditions;
+    if let Some(git) = &asked.git {
+        return Box::new(git.allowed().map(move |endpoint: &'r Endpoint| Piece {
+            port,
+            method: endpoint.method,
+            path: Some(&endpoint.path),
+            git: Some(endpoint),
+        }));
+    }
+    Box::new(each(&asked.methods).flat_map(move |method: Option<&'r String>| {
+        let method = method.map(String::as_str);
+        each(&asked.paths).map(move |path| Piece { port, method, path, git: None })
+    }))
 }
 
 /// Each of them; once nothing, if there is none.
@@ -154,8 +169,18 @@ fn takes(denial: &Rule, piece: Piece<'_>, unseen: bool) -> bool {
             asked.methods.iter().any(is)
         }
     };
-    let path = || asked.paths.is_empty() || piece.path.is_some_and(|path| asked.paths.contains(path));
-    port && (unseen || (asked.query.is_none() && asked.git.is_none() && method() && path()))
+    let path = || match piece.path {
+        _ if asked.paths.is_empty() => true,
+        None => asked.paths.iter().any(PathPattern::is_everything),
+        Some(path) => asked.paths.iter().any(|denied| denied.surely_takes(path)),
+    };
+    let meets = || match (&asked.git, piece.git) {
+        (None, _) => asked.query.is_none() && method() && path(),
+        (Some(denied), Some(endpoint)) => denied.denied().any(|denied| denied.takes(endpoint)),
+        // One for `GET` is for `HEAD`, too, which git has not.
+        (Some(_), None) => false,
+    };
+    port && (unseen || meets())
 }
 
 #[cfg(test)]
@@ -209,9 +234,40 @@ mod tests {
             (allow("paths = \"/a/b\"") + &deny("paths = \"/a/c\""), &[], false),
             (allow("query = [\"k\"]") + &deny("query = \"k\""), &[], false),
             (allow("query = [\"k\"]") + &deny(""), &["5"], false),
+            (allow("paths = \"/v1/messages\"") + &deny("paths = \"/v1/**\""), &["5"], false),
+            (allow("paths = \"/v1/messages\"") + &deny("paths = \"/**\""), &["5"], false),
+            (allow("") + &deny("paths = \"/**\""), &["5"], false),
+            (allow("") + &deny("paths = \"/**\"\nmethods = \"GET\""), &[], false),
+            (allow("paths = \"/V1/Keys.json\"") + &deny("paths = \"/v1/keys\""), &["5"], false),
+            (allow("paths = \"/v1/**\"") + &deny("paths = [\"/v1/*\", \"/v1\"]"), &[], false),
+            (
+                allow("paths = [\"/a/b\", \"/c/d\"]")
+                    + &deny("paths = \"/a/**\"")
+                    + &deny("paths = \"/c/*\""),
+                &["5", "8"],
+                false,
+            ),
             (allow("git = \"write\"") + &get + &put, &["5", "8"], false),
             (allow("git = \"write\"") + &get, &[], false),
             (allow("") + &deny("git = \"read\""), &[], false),
+            (allow("git = \"read\"\nrepos = \"o/r\"") + &deny("git = \"read\""), &["6"], false),
+            (
+                allow("git = \"write\"\nrepos = \"o/r\"") + &deny("git = \"read\"\nrepos = \"o/*\""),
+                &["6"],
+                false,
+            ),
+            (allow("git = \"read\"\nrepos = \"o/r\"") + &deny("git = \"read\"\nrepos = \"o/s\""), &[], false),
+            // A fetch is left.
+            (allow("git = \"write\"") + &deny("git = \"write\""), &[], false),
+            (allow("git = \"read\"") + &deny("git = \"write\""), &[], false),
+            (
+                allow("git = \"write\"\nrepos = [\"o/r\", \"o/s\"]")
+                    + &deny("git = \"read\"\nrepos = \"o/r\"")
+                    + &deny("paths = \"/o/s*/**\""),
+                &["6", "10"],
+                false,
+            ),
+            (allow("paths = \"/o/r/git-upload-pack\"") + &deny("git = \"read\""), &[], false),
             (allow("splice = true") + &get, &["5"], true),
             (allow("splice = true") + &deny(""), &["5"], false),
             // What denies all is the reason, wherever it stands.
@@ -335,15 +391,15 @@ mod tests {
                     any::<bool>(),
                     proptest::sample::subsequence(vec!["a.b.example", "*.b.example", "c.example"], 1..=2),
                     proptest::sample::select(vec!["", "port = 443", "port = [443, 80]"]),
-                    proptest::sample::select(vec!["", "methods = \"GET\"", "methods = [\"PUT\", \"HEAD\"]", "git = \"read\"", "git = \"write\""]),
-                    proptest::sample::select(vec!["", "", "paths = \"/a/**\"", "paths = [\"/a/**\", \"/b\"]", "query = [\"k\"]"]),
+                    proptest::sample::select(vec!["", "methods = \"GET\"", "methods = [\"PUT\", \"HEAD\"]", "git = \"read\"", "git = \"write\"", "git = \"write\"\nrepos = \"o/*\"", "git = \"read\"\nrepos = \"o/r\""]),
+                    proptest::sample::select(vec!["", "", "paths = \"/a/**\"", "paths = [\"/a/**\", \"/b\"]", "paths = \"/**\"", "paths = [\"/A/*\", \"/b.json\", \"/a\"]", "paths = \"/o/**\"", "query = [\"k\"]"]),
                 ),
                 1..8,
             ),
             host in proptest::sample::select(vec!["a.b.example", "x.b.example", "c.example"]),
             port in proptest::sample::select(vec![443_u16, 80]),
             method in proptest::sample::select(vec!["GET", "HEAD", "PUT", "POST", "put"]),
-            target in proptest::sample::select(vec!["/a", "/a/x", "/A/x", "/b", "/b/", "/a/../b", "/c?k=1", "/b?j", "/o/r/info/refs?service=git-upload-pack", "/o/r/git-receive-pack"]),
+            target in proptest::sample::select(vec!["/a", "/a/x", "/A/x", "/b", "/b/", "/a/../b", "/c?k=1", "/b?j", "/o/r/info/refs?service=git-upload-pack", "/o/r/git-receive-pack", "/o/r.git/info/lfs/objects/batch", "/o/r/info/lfs/objects/a/7", "/b.json", "/B.JSON", "/a%2Fx"]),
         ) {
             let text: String = rules.iter().map(|(allow, hosts, port, asked, more)| {
                 let more = if asked.starts_with("git") { "" } else { more };

@@ -10,6 +10,8 @@ use super::{PathError, RequestPath};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PathPattern {
     text: String,
+    /// What is between its slashes.
+    exact: Vec<Part>,
     /// The same, as readings are compared with it.
     loose: Vec<Part>,
     /// The same without the name of a format at its end.
@@ -31,12 +33,7 @@ pub enum PathPatternError {
 impl PathPattern {
     /// Whether it matches however the server reads the path: what allows something asks this.
     pub fn matches_surely(&self, path: &RequestPath) -> bool {
-        path.readings().all(|reading| {
-            let [pattern, path]: [Vec<&str>; 2] = [&self.text, reading].map(|text| text.split('/').collect());
-            let same =
-                |a: &&str, b: &&str| matches(a.as_bytes(), b.as_bytes(), |b| *b == b'*', |a, b| a == b);
-            matches(&pattern, &path, |segment| *segment == "**", same)
-        })
+        path.readings().all(|reading| like(&self.exact, reading))
     }
 
     /// Whether it matches in some reading, with letters of either case, with or without a slash or the name of a format
@@ -51,6 +48,44 @@ impl PathPattern {
                             && like(&self.formless, &[before, &[last.to_vec()]].concat())
                 })
         })
+    }
+
+    /// Whether every path that `other` matches for sure is matched so by this one, too.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        contains(&self.exact, &other.exact)
+    }
+
+    /// Whether every path that `other` matches, for sure or possibly, is possibly matched by this one.
+    pub(crate) fn takes(&self, other: &Self) -> bool {
+        contains(&self.loose, &other.loose) && contains(&self.formless, &other.formless)
+    }
+
+    /// Whether every path that `other` matches for sure is possibly matched by this one.
+    pub(crate) fn surely_takes(&self, other: &Self) -> bool {
+        contains(&self.loose, &other.loose) || contains(&self.formless, &other.formless)
+    }
+
+    /// Whether it matches every path.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.exact == [Part::Any]
+    }
+
+    /// Its segments as readings have them; None for one with a star.
+    pub(super) fn plain(&self) -> impl Iterator<Item = Option<Segment>> {
+        self.loose.iter().map(|part| match part {
+            Part::Any => None,
+            Part::Segment(letters) => letters.iter().copied().collect(),
+        })
+    }
+
+    /// Of segments.
+    pub(super) fn len(&self) -> usize {
+        self.loose.len()
+    }
+
+    /// How much there is of it, for bounds.
+    pub(crate) fn size(&self) -> usize {
+        self.text.len()
     }
 }
 
@@ -68,6 +103,7 @@ impl FromStr for PathPattern {
             return Err(PathPatternError::Stars);
         }
         let text = RequestPath::parse(text).map_err(PathPatternError::Never)?.literal;
+        let exact = text.split('/').skip(1).map(Part::exactly).collect();
         let loose: Vec<Part> = text.split('/').filter(|segment| !segment.is_empty()).map(Part::of).collect();
         let mut formless = loose.clone();
         if let Some(Part::Segment(letters)) = formless.last_mut() {
@@ -77,7 +113,7 @@ impl FromStr for PathPattern {
                 letters.truncate(stem.len());
             }
         }
-        Ok(Self { text, loose, formless })
+        Ok(Self { text, exact, loose, formless })
     }
 }
 
@@ -87,7 +123,7 @@ impl fmt::Display for PathPattern {
     }
 }
 
-/// A part of a pattern between slashes, decoded and in lower case.
+/// A part of a pattern between slashes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Part {
     /// `**`.
@@ -97,6 +133,14 @@ enum Part {
 }
 
 impl Part {
+    fn exactly(segment: &str) -> Self {
+        match segment {
+            "**" => Self::Any,
+            _ => Self::Segment(segment.bytes().map(|letter| (letter != b'*').then_some(letter)).collect()),
+        }
+    }
+
+    /// Decoded and in lower case.
     fn of(segment: &str) -> Self {
         if segment == "**" {
             return Self::Any;
@@ -118,11 +162,23 @@ fn like(pattern: &[Part], path: &[Segment]) -> bool {
     matches(pattern, path, |part| *part == Part::Any, same)
 }
 
+/// Whether everything that is like `other` is like `pattern`. What a star of `other` stands for, only a star takes.
+fn contains(pattern: &[Part], other: &[Part]) -> bool {
+    let same = |part: &Part, other: &Part| match (part, other) {
+        (Part::Any, _) => true,
+        (_, Part::Any) => false,
+        (Part::Segment(letters), Part::Segment(others)) => {
+            matches(letters, others, Option::is_none, |a, b| a == b)
+        }
+    };
+    matches(pattern, other, |part| *part == Part::Any, same)
+}
+
 /// What frameworks take for the format of the answer at the end of a path, and do not need.
 const FORMATS: [&str; 6] = [".json", ".xml", ".html", ".js", ".txt", ".yaml"];
 
 /// Without one of them. `letter` is None for a star.
-fn bare<T>(segment: &[T], letter: impl Fn(&T) -> Option<u8>) -> &[T] {
+pub(super) fn bare<T>(segment: &[T], letter: impl Fn(&T) -> Option<u8>) -> &[T] {
     let ends = |format: &str| {
         let start = segment.len().checked_sub(format.len())?;
         let (stem, end) = segment.split_at_checked(start)?;
@@ -175,6 +231,31 @@ mod tests {
 
     fn path(text: &str) -> RequestPath {
         RequestPath::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_pattern_that_covers_another_takes_all_of_it() {
+        for (wide, narrow, covers, takes) in [
+            ("/v1/**", "/v1/messages", true, true),
+            ("/v1/**", "/v1", true, true),
+            ("/v1/**", "/v1/*/x/**", true, true),
+            ("/v1/messages", "/v1/**", false, false),
+            ("/v1/*", "/v1/**", false, false),
+            ("/v1/*", "/v1/a*b", true, true),
+            ("/v1/a*", "/v1/*", false, false),
+            ("/*a*b", "/xa*yb", true, true),
+            ("/*a*b", "/x*yb", false, false),
+            ("/**", "/", true, true),
+            ("/**/x", "/a/**/x", true, true),
+            ("/**/x", "/a/**", false, false),
+            ("/v1/Keys", "/v1/keys", false, true),
+            ("/keys", "/keys.json", false, false),
+            ("/v1", "/v2", false, false),
+        ] {
+            let (wide, narrow) = (pattern(wide), pattern(narrow));
+            assert_eq!((wide.covers(&narrow), wide.takes(&narrow)), (covers, takes), "{wide} {narrow}");
+        }
+        assert!(pattern("/keys").surely_takes(&pattern("/keys.json")));
     }
 
     #[test]

@@ -27,6 +27,8 @@ struct Armed {
     state: State,
     /// Why the last attempt came to nothing.
     failed: Option<String>,
+    /// The account that was just confirmed, and that its program is to be given something more of. For nothing else.
+    after: Option<String>,
 }
 
 enum State {
@@ -42,6 +44,8 @@ enum State {
 pub struct Made {
     pub account: String,
     pub record: Record,
+    /// Whether its program is to be given something more once this is confirmed.
+    pub followed: bool,
     told: oneshot::Sender<()>,
 }
 
@@ -50,6 +54,7 @@ pub struct Attempt {
     arming: Arc<Arming>,
     container: ContainerId,
     account: Option<String>,
+    after: Option<String>,
     why: Option<String>,
 }
 
@@ -86,7 +91,7 @@ impl Arming {
             Some(State::Asking | State::Made(_)) => return Err(ArmingError::UnderWay),
             Some(State::Ready) | None => {}
         }
-        let new = Armed { account, until, state: State::Ready, failed: None };
+        let new = Armed { account, until, state: State::Ready, failed: None, after: None };
         armed.insert(container.clone(), new);
         self.ever().insert(container.clone());
         Ok(())
@@ -108,16 +113,27 @@ impl Arming {
         self.lock(Instant::now()).remove(container);
     }
 
-    /// For a request of the container that would log in.
-    pub fn begin(self: &Arc<Self>, container: &ContainerId) -> Result<Attempt, ArmingError> {
+    /// What a program asks for by itself after the login of this account, for as long as an operator has to look at it: it
+    /// is waited for as the login was.
+    pub fn follow(&self, container: &ContainerId, account: &str) {
+        let (until, after) = (Instant::now() + TO_CONFIRM, Some(account.to_owned()));
+        let named = Some(format!("{account}-key"));
+        let armed = Armed { account: named, until, state: State::Ready, failed: None, after };
+        self.lock(Instant::now()).insert(container.clone(), armed);
+    }
+
+    /// For a request of the container that would log in; `follows` if it is one that comes after a login.
+    pub fn begin(self: &Arc<Self>, container: &ContainerId, follows: bool) -> Result<Attempt, ArmingError> {
         let mut armed = self.lock(Instant::now());
-        let found = armed.get_mut(container).ok_or(ArmingError::NotArmed)?;
+        let found = armed.get_mut(container).filter(|armed| follows || armed.after.is_none());
+        let found = found.ok_or(ArmingError::NotArmed)?;
         if !matches!(found.state, State::Ready) {
             return Err(ArmingError::UnderWay);
         }
         found.state = State::Asking;
         let (arming, container) = (Arc::clone(self), container.clone());
-        Ok(Attempt { arming, container, account: found.account.clone(), why: None })
+        let (account, after) = (found.account.clone(), found.after.clone());
+        Ok(Attempt { arming, container, account, after, why: None })
     }
 
     /// The login that the operator says yes to, taken out; [`Arming::put_back`] if it cannot be kept.
@@ -136,7 +152,7 @@ impl Arming {
     pub fn put_back(&self, container: &ContainerId, made: Made, failed: String) {
         let (account, until) = (Some(made.account.clone()), Instant::now() + TO_CONFIRM);
         let state = State::Made(Box::new(made));
-        let armed = Armed { account, until, state, failed: Some(failed) };
+        let armed = Armed { account, until, state, failed: Some(failed), after: None };
         self.lock(Instant::now()).insert(container.clone(), armed);
     }
 
@@ -190,17 +206,22 @@ impl Attempt {
         self.account.as_deref()
     }
 
+    /// The account that was confirmed just before.
+    pub fn after(&self) -> Option<&str> {
+        self.after.as_deref()
+    }
+
     pub fn failed(&mut self, why: String) {
         self.why = Some(why);
     }
 
     /// For the operator to decide on. What comes says yes; if nothing comes, it was no, or too late.
-    pub fn made(self, account: String, record: Record) -> oneshot::Receiver<()> {
+    pub fn made(self, account: String, record: Record, followed: bool) -> oneshot::Receiver<()> {
         let (told, hears) = oneshot::channel();
         let now = Instant::now();
         if let Some(armed) = self.arming.lock(now).get_mut(&self.container) {
             armed.until = armed.until.max(now + TO_CONFIRM);
-            armed.state = State::Made(Box::new(Made { account, record, told }));
+            armed.state = State::Made(Box::new(Made { account, record, followed, told }));
         }
         hears
     }
@@ -248,57 +269,71 @@ mod tests {
     #[test]
     fn only_the_container_that_is_armed_may_and_one_at_a_time() {
         let arming = armed(HOUR);
-        assert_eq!(arming.begin(&id("b")).err(), Some(ArmingError::NotArmed));
+        assert_eq!(arming.begin(&id("b"), false).err(), Some(ArmingError::NotArmed));
         assert!(arming.concerns(&id("a")) && !arming.concerns(&id("b")));
-        let mut first = arming.begin(&id("a")).unwrap();
+        let mut first = arming.begin(&id("a"), false).unwrap();
         assert_eq!(first.account(), Some("work"));
-        assert_eq!(arming.begin(&id("a")).err(), Some(ArmingError::UnderWay));
+        assert_eq!(arming.begin(&id("a"), false).err(), Some(ArmingError::UnderWay));
         assert_eq!(arming.arm(&id("a"), None, Instant::now() + HOUR), Err(ArmingError::UnderWay));
         first.failed("authorization_pending".to_owned());
         drop(first);
         assert_eq!(arming.list()[0].1.failed.as_deref(), Some("authorization_pending"));
         // Another try.
-        assert!(arming.begin(&id("a")).is_ok());
+        assert!(arming.begin(&id("a"), false).is_ok());
     }
 
     #[test]
     fn what_is_made_waits_for_a_yes_and_is_given_once() {
         let arming = armed(HOUR);
         assert_eq!(arming.take(&id("a")).err(), Some(ArmingError::NotMade));
-        let mut hears = arming.begin(&id("a")).unwrap().made("work".to_owned(), record());
-        assert_eq!(arming.begin(&id("a")).err(), Some(ArmingError::UnderWay));
+        let mut hears = arming.begin(&id("a"), false).unwrap().made("work".to_owned(), record(), false);
+        assert_eq!(arming.begin(&id("a"), false).err(), Some(ArmingError::UnderWay));
         assert!(hears.try_recv().is_err());
         let made = arming.take(&id("a")).unwrap();
         arming.put_back(&id("a"), made, "the disk is full".to_owned());
         assert!(arming.take(&id("a")).unwrap().tell() && hears.try_recv().is_ok());
         assert_eq!(arming.take(&id("a")).err(), Some(ArmingError::NotArmed));
-        assert_eq!(arming.begin(&id("a")).err(), Some(ArmingError::NotArmed));
+        assert_eq!(arming.begin(&id("a"), false).err(), Some(ArmingError::NotArmed));
     }
 
     #[test]
     fn a_no_and_the_end_of_the_time_are_heard() {
         let arming = armed(Duration::from_millis(20));
         std::thread::sleep(Duration::from_millis(30));
-        assert_eq!(arming.begin(&id("a")).err(), Some(ArmingError::NotArmed));
+        assert_eq!(arming.begin(&id("a"), false).err(), Some(ArmingError::NotArmed));
         assert!(arming.concerns(&id("a")));
         arming.forget(&id("a"));
         assert!(!arming.concerns(&id("a")));
         let arming = armed(HOUR);
-        let mut hears = arming.begin(&id("a")).unwrap().made("work".to_owned(), record());
+        let mut hears = arming.begin(&id("a"), false).unwrap().made("work".to_owned(), record(), false);
         arming.disarm(&id("a"));
         assert_eq!(hears.try_recv(), Err(oneshot::error::TryRecvError::Closed));
         // Disarmed while the provider was asked: what comes then is nobody's.
         let arming = armed(HOUR);
-        let attempt = arming.begin(&id("a")).unwrap();
+        let attempt = arming.begin(&id("a"), false).unwrap();
         arming.disarm(&id("a"));
-        let mut hears = attempt.made("work".to_owned(), record());
+        let mut hears = attempt.made("work".to_owned(), record(), false);
         assert_eq!(hears.try_recv(), Err(oneshot::error::TryRecvError::Closed));
     }
 
     #[test]
     fn the_operator_has_time_to_look_however_late_it_came() {
         let arming = armed(Duration::from_secs(1));
-        let _hears = arming.begin(&id("a")).unwrap().made("work".to_owned(), record());
+        let _hears = arming.begin(&id("a"), false).unwrap().made("work".to_owned(), record(), false);
         assert!(arming.list()[0].1.left > Duration::from_secs(100));
+    }
+
+    #[test]
+    fn what_follows_a_login_is_for_nothing_else() {
+        let arming = armed(HOUR);
+        arming.disarm(&id("a"));
+        arming.follow(&id("a"), "work");
+        assert_eq!(arming.begin(&id("a"), false).err(), Some(ArmingError::NotArmed));
+        let attempt = arming.begin(&id("a"), true).unwrap();
+        assert_eq!((attempt.account(), attempt.after()), (Some("work-key"), Some("work")));
+        // An operator who arms it means another login.
+        drop(attempt);
+        arming.arm(&id("a"), None, Instant::now() + HOUR).unwrap();
+        assert_eq!(arming.begin(&id("a"), true).unwrap().after(), None);
     }
 }

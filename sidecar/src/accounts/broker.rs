@@ -4,11 +4,11 @@
 //! A grant that logs in is for a container whose operator armed it; every other one would bring a new login into the
 //! container, real or an attacker's.
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::keeper::RenewError;
-use super::record::{Account, Millis};
+use super::record::{Account, Millis, Token};
 use crate::credentials::catalogue::Encoding;
 use crate::credentials::{Grants, Secret, Vault};
 
@@ -33,12 +33,14 @@ pub enum Asked {
     Malformed,
 }
 
-/// The request of a program that logs in.
+/// What the request of a program that logs in says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     pub name: String,
     /// As whom the program asks.
     pub client_id: Option<String>,
+    /// What else an installed program says of itself.
+    pub client_secret: Option<Token>,
     /// How its body is written.
     pub encoding: Encoding,
 }
@@ -53,18 +55,25 @@ pub struct Reply {
 impl Asked {
     /// `content_type` decides how it is read: form if it says so, else JSON.
     pub fn read(vault: &Vault, grants: &Grants, content_type: &str, body: &[u8]) -> Self {
-        let form = content_type.to_ascii_lowercase().contains("x-www-form-urlencoded");
-        let fields = if form { of_form(body) } else { of_json(body) };
-        let Some(fields) = fields else { return Self::Malformed };
+        let Some((encoding, fields)) = read(content_type, body) else { return Self::Malformed };
         let text = |name: &str| fields.get(name).and_then(Value::as_str);
         match (text("grant_type"), text("refresh_token")) {
             (Some("refresh_token"), Some(token)) => Self::of_token(vault, grants, token),
-            (Some(grant), _) if LOGINS.contains(&grant) => Self::Login(Grant {
-                name: grant.to_owned(),
-                client_id: text("client_id").map(str::to_owned),
-                encoding: if form { Encoding::Form } else { Encoding::Json },
-            }),
+            (Some(grant), _) if LOGINS.contains(&grant) => Self::Login(Grant::of(&fields, encoding)),
             (grant, _) => Self::Other(grant.map(shown)),
+        }
+    }
+
+    /// The same where a login brings a key, however its request is called; a key is not renewed.
+    pub fn read_for_key(content_type: &str, body: &[u8]) -> Self {
+        // Some say all that they have to say in their head.
+        let empty = || body.is_empty().then(|| (Encoding::Json, Map::new()));
+        let Some((encoding, fields)) = read(content_type, body).or_else(empty) else {
+            return Self::Malformed;
+        };
+        match fields.get("grant_type").and_then(Value::as_str) {
+            Some("refresh_token") => Self::Foreign,
+            _ => Self::Login(Grant::of(&fields, encoding)),
         }
     }
 
@@ -78,6 +87,26 @@ impl Asked {
             true => Self::NotGranted(name),
             false => Self::Foreign,
         }
+    }
+}
+
+impl Grant {
+    fn of(fields: &Map<String, Value>, encoding: Encoding) -> Self {
+        let text = |name: &str| fields.get(name).and_then(Value::as_str);
+        Self {
+            name: text("grant_type").map_or_else(|| "for a key".to_owned(), shown),
+            client_id: text("client_id").map(str::to_owned),
+            client_secret: text("client_secret").map(|secret| Token::new(secret.to_owned())),
+            encoding,
+        }
+    }
+}
+
+/// A form if its type says so, else JSON.
+fn read(content_type: &str, body: &[u8]) -> Option<(Encoding, Map<String, Value>)> {
+    match content_type.to_ascii_lowercase().contains("x-www-form-urlencoded") {
+        true => Some((Encoding::Form, of_form(body)?)),
+        false => Some((Encoding::Json, of_json(body)?)),
     }
 }
 
@@ -150,6 +179,13 @@ pub fn tokens(account: &Account, now: Millis) -> Reply {
     Reply { status: 200, body: Value::Object(body) }
 }
 
+/// The stand-in of a key in its field, and what the provider said beside it.
+pub fn key(account: &Account, field: &str) -> Reply {
+    let mut body = account.said.clone();
+    body.insert(field.to_owned(), json!(account.stand_ins.access));
+    Reply { status: 200, body: Value::Object(body) }
+}
+
 /// Why there are none.
 pub fn failed(failure: &RenewError) -> Reply {
     match failure {
@@ -184,6 +220,24 @@ pub fn said(status: u16, code: &str) -> Reply {
 /// A login that came to nothing, and not by the program's fault.
 pub fn login_failed(told: &str) -> Reply {
     error(502, "server_error", told)
+}
+
+impl Reply {
+    /// As a form (RFC 6749 appendix B): all that is in it is a text or a number, or is left out.
+    pub fn as_form(&self) -> String {
+        let text = |value: &Value| match value {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
+        let fields = self.body.as_object().into_iter().flatten();
+        let pairs = fields.filter_map(|(name, value)| Some((name, text(value)?)));
+        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        pairs
+            .map(|(name, value)| format!("{}={}", encoded(name), encoded(&value)))
+            .collect::<Vec<_>>()
+            .join("&")
+    }
 }
 
 pub fn malformed() -> Reply {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, header};
+use http::{HeaderValue, Method, Request, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use zeroize::Zeroizing;
 
+use super::record::Token;
 use super::token;
 use crate::credentials::catalogue::TokenEndpoint;
 use crate::current::Current;
@@ -30,6 +31,15 @@ const CONNECT: Duration = Duration::from_secs(5);
 pub struct Client {
     tls: TlsConnector,
     resolver: Current<Resolver>,
+}
+
+/// What is sent. It may hold tokens, so it does not print.
+pub struct Call<'e> {
+    endpoint: &'e TokenEndpoint,
+    method: Method,
+    content_type: Option<&'static str>,
+    authorization: Option<Zeroizing<String>>,
+    body: Zeroizing<Vec<u8>>,
 }
 
 /// A status and a body; it may hold tokens, so it does not print.
@@ -67,31 +77,21 @@ impl Client {
         Ok(Self { tls: TlsConnector::from(Arc::new(config)), resolver })
     }
 
-    pub async fn post(
-        &self,
-        endpoint: &TokenEndpoint,
-        content_type: &'static str,
-        body: Zeroizing<Vec<u8>>,
-    ) -> Result<Response, SendError> {
-        let sent = AtomicBool::new(false);
+    pub async fn send(&self, call: Call<'_>) -> Result<Response, SendError> {
+        let (endpoint, sent) = (call.endpoint, AtomicBool::new(false));
         let error = |what: String| {
             let was_sent = sent.load(Ordering::Relaxed);
             SendError { endpoint: endpoint.to_string(), what, was_sent }
         };
-        let exchange = self.exchange(endpoint, content_type, body, &sent);
+        let exchange = self.exchange(call, &sent);
         match tokio::time::timeout(PATIENCE, exchange).await {
             Ok(answered) => answered.map_err(error),
             Err(_) => Err(error(format!("no answer within {} s", PATIENCE.as_secs()))),
         }
     }
 
-    async fn exchange(
-        &self,
-        endpoint: &TokenEndpoint,
-        content_type: &'static str,
-        body: Zeroizing<Vec<u8>>,
-        sent: &AtomicBool,
-    ) -> Result<Response, String> {
+    async fn exchange(&self, call: Call<'_>, sent: &AtomicBool) -> Result<Response, String> {
+        let Call { endpoint, method, content_type, authorization, body } = call;
         let told = |error: &dyn std::error::Error| error.to_string();
         let upstream = self.resolver.current().resolve(Permit::of_token_endpoint(endpoint)).await;
         let upstream = upstream.map_err(|denial| format!("{} ({})", denial.detail, denial.remedy))?;
@@ -101,9 +101,17 @@ impl Client {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| told(&error))?;
         let connection = tokio::spawn(connection);
-        let request = Request::post(endpoint.path.as_str())
+        let mut request = Request::builder().method(method).uri(endpoint.path.as_str());
+        if let Some(content_type) = content_type {
+            request = request.header(header::CONTENT_TYPE, content_type);
+        }
+        if let Some(authorization) = authorization {
+            let mut value = HeaderValue::from_str(&authorization).map_err(|error| told(&error))?;
+            value.set_sensitive(true);
+            request = request.header(header::AUTHORIZATION, value);
+        }
+        let request = request
             .header(header::HOST, endpoint.authority())
-            .header(header::CONTENT_TYPE, content_type)
             .header(header::ACCEPT, "application/json")
             .header(header::USER_AGENT, concat!("understudy/", env!("CARGO_PKG_VERSION")))
             .header(header::CONNECTION, "close")
@@ -116,6 +124,22 @@ impl Client {
         connection.abort();
         let body = body.map_err(|_| "its answer broke off, or is too large".to_owned())?;
         Ok(Response { status, body: Zeroizing::new(body.to_bytes().to_vec()) })
+    }
+}
+
+impl<'e> Call<'e> {
+    pub fn post(endpoint: &'e TokenEndpoint, content_type: &'static str, body: Zeroizing<Vec<u8>>) -> Self {
+        Self { endpoint, method: Method::POST, content_type: Some(content_type), authorization: None, body }
+    }
+
+    pub fn get(endpoint: &'e TokenEndpoint) -> Self {
+        let (content_type, authorization, body) = Default::default();
+        Self { endpoint, method: Method::GET, content_type, authorization, body }
+    }
+
+    #[must_use]
+    pub fn with_bearer(self, token: &Token) -> Self {
+        Self { authorization: Some(Zeroizing::new(format!("Bearer {}", token.expose()))), ..self }
     }
 }
 

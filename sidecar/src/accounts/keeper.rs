@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use super::arming::Arming;
-use super::client::{Client, Response, SendError};
+use super::client::{Call, Client, Response, SendError};
 use super::record::{Account, Millis, Record, Token};
 use super::store::{Store, StoreError};
 use super::token;
@@ -186,17 +186,31 @@ impl Keeper {
         };
         // A rotated token that cannot be written would be lost.
         self.blocking(account, move |store, name| store.reserve(name)).await?;
-        let mut sent = self.send(oauth, &refresh).await;
+        let mut sent = self.send(oauth, &record, &refresh).await;
         if let Err(error) = &sent
             && error.was_sent
         {
             // Some providers take the token that they count as used once more, for a moment.
             tracing::warn!("{error}: the answer is lost, and the request is sent once more");
             past.lost = true;
-            sent = self.send(oauth, &refresh).await;
+            sent = self.send(oauth, &record, &refresh).await;
         }
         let response = sent.map_err(|error| later(account, &error.to_string()))?;
-        match token::answer(oauth, response.status, &response.body) {
+        let mut answered = token::answer(oauth, response.status, &response.body);
+        if matches!(&answered, Err(token::Refused::Ended(code)) if code == "invalid_grant")
+            && let Some(before) = self.refresh_before(account, &record).await?
+        {
+            // There is nothing left to lose: a provider that lost its own last step may know the token before.
+            let again = self.send(oauth, &record, &before).await;
+            let again = again.ok().and_then(|again| token::answer(oauth, again.status, &again.body).ok());
+            if let Some(again) = again {
+                tracing::warn!(
+                    "account `{account}`: the provider does not know the refresh token that it gave last, and took the one before"
+                );
+                answered = Ok(again);
+            }
+        }
+        match answered {
             Ok(answer) => {
                 let renewed = record.renewed(oauth, answer, Millis::now());
                 if let Some(field) = &renewed.undeclared {
@@ -222,9 +236,17 @@ impl Keeper {
         }
     }
 
-    async fn send(&self, oauth: &Oauth, refresh: &Token) -> Result<Response, SendError> {
-        let (content_type, body) = token::request(oauth, refresh);
-        self.client.post(&oauth.token_endpoint, content_type, body).await
+    /// The refresh token that was good for this one, which a renewal brought.
+    async fn refresh_before(&self, account: &str, record: &Record) -> Result<Option<Token>, RenewError> {
+        let before = self.blocking(account, |store, name| Ok(store.previous(name))).await?;
+        let renewed = |before: &Record| record.renewed.0 > 0 && before.generation + 1 == record.generation;
+        let before = before.filter(|before| renewed(before) && before.ended.is_none());
+        Ok(before.and_then(|before| before.refresh).filter(|token| record.refresh.as_ref() != Some(token)))
+    }
+
+    async fn send(&self, oauth: &Oauth, record: &Record, refresh: &Token) -> Result<Response, SendError> {
+        let (content_type, body) = token::request(oauth, refresh, record.client_secret.as_ref());
+        self.client.send(Call::post(&oauth.token_endpoint, content_type, body)).await
     }
 
     /// Writes a record, then lets the vault have it. What cannot be written is tried again with the next renewal, and

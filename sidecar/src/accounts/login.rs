@@ -5,13 +5,40 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
+use understudy_policies::HostName;
+
 use super::arming::{Arming, Attempt};
 use super::broker::{self, Grant, Reply};
+use super::client::Call;
+use super::import::{self, Login};
 use super::keeper::Keeper;
-use super::record::{Account, Millis, Record};
+use super::key::{self, KeyError};
+use super::record::{Account, Millis, Record, Token, Tokens};
 use super::store::StoreError;
 use super::token::{self, Refused};
-use crate::credentials::catalogue::{Encoding, Kind, Oauth};
+use crate::credentials::Vault;
+use crate::credentials::catalogue::{Encoding, KeyLogin, Kind, Oauth, TokenEndpoint};
+
+/// The request of a program that logs in.
+#[derive(Clone, Copy)]
+pub struct LoginRequest<'r> {
+    pub host: &'r HostName,
+    pub path: &'r str,
+    pub grant: &'r Grant,
+    pub body: &'r [u8],
+    /// What it says in `Authorization: Bearer`.
+    pub bearer: Option<&'r str>,
+}
+
+/// What came of it, for the operator to look at.
+struct New {
+    account: String,
+    record: Record,
+    /// Where its program reads the key, if it is one.
+    field: Option<String>,
+    /// Whether the provider gives its programs something more after this login.
+    followed: bool,
+}
 
 /// Why a login inside a container came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +55,12 @@ enum LoginError {
     Store(#[from] StoreError),
     #[error("the provider could not be asked: {0}")]
     Send(String),
+    #[error("its path is not written plainly")]
+    Path,
+    #[error(
+        "a key is made only by the login that was just confirmed, within two minutes, and with its own token: arm the container and log in once more, under another name"
+    )]
+    NotAfter,
     #[error("{0}")]
     Provider(Refused),
     #[error("{0}")]
@@ -54,20 +87,14 @@ impl Keeper {
 
     /// Asks the provider for what a container's program asked, and waits for the operator. The reply holds stand-ins, or
     /// says why there are none; then the account's name, if there is one.
-    pub async fn log_in(
-        &self,
-        mut attempt: Attempt,
-        kinds: &[Arc<Kind>],
-        grant: &Grant,
-        body: &[u8],
-    ) -> (Reply, Option<String>) {
-        match self.made(&mut attempt, kinds, grant, body).await {
-            Ok((name, record)) => {
+    pub async fn log_in(&self, mut attempt: Attempt, asked: LoginRequest<'_>) -> (Reply, Option<String>) {
+        match self.made(&mut attempt, asked).await {
+            Ok(New { account: name, record, field, followed }) => {
                 let account = record.account(&name);
-                let hears = attempt.made(name.clone(), record);
+                let hears = attempt.made(name.clone(), record, followed);
                 tracing::warn!("a container logged in to account `{name}`: see `understudy login armed`");
                 match hears.await {
-                    Ok(()) => (self.reply(&account), Some(name)),
+                    Ok(()) => (self.reply(&account, field.as_deref()), Some(name)),
                     Err(_) => (failed(&LoginError::NotConfirmed), None),
                 }
             }
@@ -90,32 +117,90 @@ impl Keeper {
         }
     }
 
-    async fn made(
+    async fn made(&self, attempt: &mut Attempt, asked: LoginRequest<'_>) -> Result<New, LoginError> {
+        let vault = self.vault.current();
+        let client = asked.grant.client_id.as_deref();
+        let mut keys = vault.catalogue().key_logins(asked.host, asked.path);
+        if let Some((kind, login)) = keys.find(|(_, login)| login.is_of(client)) {
+            return self.made_key(attempt, asked, (&vault, kind, login)).await;
+        }
+        let mut kinds = vault.catalogue().token_endpoints(asked.host, asked.path);
+        let known = kinds.find(|(_, oauth)| Some(oauth.client_id.as_str()) == client);
+        let (kind, oauth) = known.ok_or(LoginError::Client)?;
+        self.made_account(attempt, asked, (&vault, kind, oauth)).await
+    }
+
+    async fn made_account(
         &self,
         attempt: &mut Attempt,
-        kinds: &[Arc<Kind>],
-        grant: &Grant,
-        body: &[u8],
-    ) -> Result<(String, Record), LoginError> {
-        let asks = |oauth: &&Oauth| Some(oauth.client_id.as_str()) == grant.client_id.as_deref();
-        let known = kinds.iter().find_map(|kind| Some((kind, kind.oauth.as_ref().filter(asks)?)));
-        let (kind, oauth) = known.ok_or(LoginError::Client)?;
+        asked: LoginRequest<'_>,
+        (vault, kind, oauth): (&Vault, &Kind, &Oauth),
+    ) -> Result<New, LoginError> {
         let name = attempt.account().or(kind.usual_name()).ok_or(LoginError::Internal)?.to_owned();
         self.is_free(&name).await?;
-        let content_type = match grant.encoding {
-            Encoding::Json => "application/json",
-            Encoding::Form => "application/x-www-form-urlencoded",
-        };
-        let body = Zeroizing::new(body.to_vec());
-        let response = self.client.post(&oauth.token_endpoint, content_type, body).await;
+        let response = self.client.send(asked.call(&oauth.token_endpoint)).await;
         let response = response.map_err(|error| LoginError::Send(error.to_string()))?;
         let answer = token::answer(oauth, response.status, &response.body).map_err(LoginError::Provider)?;
-        let vault = self.vault.current();
         let key = vault.key().ok_or(LoginError::Internal)?;
         let (login, said) = answer.login(kind, oauth, Millis::now()).map_err(LoginError::Unusable)?;
         let record = login.record(&name, (key, vault.catalogue()), None, false);
         let record = record.map_err(|error| LoginError::Unusable(error.to_string()))?;
-        Ok((name, Record { said, renewed: Millis::now(), ..record }))
+        let client_secret = asked.grant.client_secret.clone();
+        let record = Record { said, renewed: Millis::now(), client_secret, ..record };
+        let mut keys = vault.catalogue().all_key_logins();
+        let followed = keys.any(|(_, login)| login.follows.as_ref() == Some(&kind.name));
+        Ok(New { account: name, record, field: None, followed })
+    }
+
+    async fn made_key(
+        &self,
+        attempt: &mut Attempt,
+        asked: LoginRequest<'_>,
+        (vault, kind, login): (&Vault, &Kind, &KeyLogin),
+    ) -> Result<New, LoginError> {
+        let endpoint = login.endpoint.at(asked.path).ok_or(LoginError::Path)?;
+        let name = attempt.account().unwrap_or(&login.name).to_owned();
+        self.is_free(&name).await?;
+        let mut call = asked.call(&endpoint);
+        if login.follows.is_some() {
+            call = call.with_bearer(&self.just_confirmed(attempt, asked.bearer).await?);
+        }
+        let response = self.client.send(call).await;
+        let response = response.map_err(|error| LoginError::Send(error.to_string()))?;
+        let answer = key::answer(login, response.status, &response.body).map_err(|error| match error {
+            KeyError::Refused(refused) => LoginError::Provider(refused),
+            error => LoginError::Unusable(error.to_string()),
+        })?;
+        let facts = match &login.whose {
+            Some(whose) => {
+                // Who it is, is told to the operator; that nobody says so, too.
+                let told = self.client.send(Call::get(whose).with_bearer(&answer.key)).await.ok();
+                let told = told.filter(|told| told.status == 200);
+                let told = told.and_then(|told| serde_json::from_slice(&told.body).ok()).unwrap_or_default();
+                import::facts(&login.facts, &told, None)
+            }
+            None => serde_json::Map::new(),
+        };
+        let key = vault.key().ok_or(LoginError::Internal)?;
+        let identity = kind.identity().and_then(|name| facts.get(name)?.as_str()).map(str::to_owned);
+        let tokens = Tokens { access: answer.key, refresh: None, id: None };
+        let made = Login { kind, tokens, expires: None, scopes: Vec::new(), facts, identity };
+        let record = made.record(&name, (key, vault.catalogue()), None, false);
+        let record = record.map_err(|error| LoginError::Unusable(error.to_string()))?;
+        let record = Record { said: answer.said, renewed: Millis::now(), ..record };
+        Ok(New { account: name, record, field: Some(login.field.clone()), followed: false })
+    }
+
+    /// The token of the account that the operator confirmed just now, if `bearer` is its stand-in.
+    async fn just_confirmed(&self, attempt: &Attempt, bearer: Option<&str>) -> Result<Token, LoginError> {
+        let name = attempt.after().ok_or(LoginError::NotAfter)?.to_owned();
+        let store = self.store.clone();
+        let read = self.runtime.spawn_blocking(move || store.read(&name)).await;
+        let record = read.map_err(|_| LoginError::Internal)??;
+        match bearer == Some(record.stand_ins.access.as_str()) {
+            true => Ok(record.access),
+            false => Err(LoginError::NotAfter),
+        }
     }
 
     /// Before a code is used up: whether the account could be kept.
@@ -130,8 +215,11 @@ impl Keeper {
     }
 
     /// What the program hears, if no token of the account is in it.
-    fn reply(&self, account: &Account) -> Reply {
-        let reply = broker::tokens(account, Millis::now());
+    fn reply(&self, account: &Account, field: Option<&str>) -> Reply {
+        let reply = match field {
+            None => broker::tokens(account, Millis::now()),
+            Some(field) => broker::key(account, field),
+        };
         let text = reply.body.to_string();
         let stored = self.store.read(&account.name);
         let repeats = |record: &Record| record.tokens().any(|token| text.contains(token.expose()));
@@ -142,13 +230,26 @@ impl Keeper {
     }
 }
 
+impl LoginRequest<'_> {
+    /// The same, to the provider.
+    fn call<'e>(&self, endpoint: &'e TokenEndpoint) -> Call<'e> {
+        let content_type = match self.grant.encoding {
+            Encoding::Json => "application/json",
+            Encoding::Form => "application/x-www-form-urlencoded",
+        };
+        Call::post(endpoint, content_type, Zeroizing::new(self.body.to_vec()))
+    }
+}
+
 fn failed(error: &LoginError) -> Reply {
     match error {
         LoginError::Provider(Refused::Ended(code)) => broker::said(400, code),
         LoginError::Provider(Refused::Code { status, code }) => broker::said(*status, code),
-        LoginError::Client | LoginError::Stored(_) | LoginError::NotConfirmed => {
-            broker::refused(&error.to_string())
-        }
+        LoginError::Client
+        | LoginError::Stored(_)
+        | LoginError::Path
+        | LoginError::NotAfter
+        | LoginError::NotConfirmed => broker::refused(&error.to_string()),
         _ => broker::login_failed(&error.to_string()),
     }
 }

@@ -49,8 +49,13 @@ pub enum Refused {
 }
 
 /// What is sent: its type, and the body.
-pub fn request(oauth: &Oauth, refresh: &Token) -> (&'static str, Zeroizing<Vec<u8>>) {
-    let secret = oauth.client_secret.as_deref();
+pub fn request(
+    oauth: &Oauth,
+    refresh: &Token,
+    client_secret: Option<&Token>,
+) -> (&'static str, Zeroizing<Vec<u8>>) {
+    // What the operator says goes before what the program that logged in said.
+    let secret = oauth.client_secret.as_deref().or(client_secret.map(Token::expose));
     let fields = [
         ("grant_type", Some("refresh_token")),
         ("refresh_token", Some(refresh.expose())),
@@ -101,7 +106,7 @@ fn ends(oauth: &Oauth, code: &str) -> bool {
 }
 
 /// `{"error": "invalid_grant"}`, or what some providers make of it: an object with a `code`.
-fn code(object: &Map<String, Value>) -> Option<String> {
+pub(super) fn code(object: &Map<String, Value>) -> Option<String> {
     let error = object.get("error");
     let of_object = error.and_then(|error| error.get("code").or_else(|| error.get("type")));
     let code = of_object.or(error).or_else(|| object.get("code"))?.as_str()?;

@@ -1,6 +1,7 @@
-//! Which secrets containers were given beside those that they started with, because their own program logged in and the
-//! operator said yes: one file each in the state volume, a name a line. Without it a restart of the sidecar would take them
-//! away. An id is never used twice, and a revocation is asked for first.
+//! Which accounts containers were given beside the secrets that they started with, because their own program logged in and
+//! the operator said yes: one file each in the state volume, the name of an account a line. Without it a restart of the
+//! sidecar would take them away. It is the account that was looked at: a secret's name may stand for another one by now. An
+//! id is never used twice, and a revocation is asked for first.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,9 +25,13 @@ impl OwnLogins {
     }
 
     /// It is on disk when this returns.
-    pub fn add(&self, id: &ContainerId, names: &[String]) -> io::Result<()> {
+    pub fn add<'n>(
+        &self,
+        id: &ContainerId,
+        accounts: impl IntoIterator<Item = &'n String>,
+    ) -> io::Result<()> {
         let mut all = self.of(id);
-        all.extend(names.iter().cloned());
+        all.extend(accounts.into_iter().cloned());
         let text: String = all.iter().flat_map(|name| [name, "\n"]).collect();
         fs::create_dir_all(&self.0)?;
         // No id, so nobody's, if a crash leaves it behind.
@@ -48,7 +53,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (id, other): (ContainerId, ContainerId) =
             ("a".repeat(64).parse().unwrap(), "b".repeat(64).parse().unwrap());
-        let directory = dir.path().join("own-logins");
+        let directory = dir.path().join("own-accounts");
         assert!(OwnLogins::new(directory.clone()).of(&id).is_empty());
         OwnLogins::new(directory.clone()).add(&id, &["work".to_owned()]).unwrap();
         OwnLogins::new(directory.clone()).add(&id, &["more".to_owned(), "work".to_owned()]).unwrap();

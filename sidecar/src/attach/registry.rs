@@ -74,7 +74,7 @@ pub struct RegistryParts {
     /// The ports that lead to containers.
     pub leases: Arc<Leases>,
     pub revocations: Revocations,
-    /// Secrets of logins that were made inside.
+    /// Accounts of logins that were made inside.
     pub own_logins: OwnLogins,
     pub may_decide: MayDecide,
     pub decisions: Arc<Decisions>,
@@ -329,7 +329,7 @@ impl Registry {
     fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {
         self.not_revoked(&prepare.id)?;
         let mut terms = (self.parts.decide_terms)(prepare)?;
-        terms.asked.add(self.parts.own_logins.of(&prepare.id));
+        terms.asked.own.extend(self.parts.own_logins.of(&prepare.id));
         Ok(terms)
     }
 

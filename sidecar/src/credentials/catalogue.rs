@@ -4,6 +4,7 @@
 pub mod alphabet;
 pub mod checksum;
 pub mod endpoint;
+pub mod key_login;
 pub mod login_file;
 pub mod minted;
 pub mod mutation;
@@ -22,6 +23,7 @@ use understudy_policies::{DocumentError, HostName};
 pub use alphabet::Alphabet;
 pub use checksum::Checksum;
 pub use endpoint::{Creates, Endpoint};
+pub use key_login::KeyLogin;
 pub use login_file::{LoginFile, Syntax};
 pub use minted::Minted;
 pub use mutation::Mutation;
@@ -230,6 +232,20 @@ impl Catalogue {
         path: &'c str,
     ) -> impl Iterator<Item = (&'c Arc<Kind>, &'c Oauth)> {
         self.accounts().filter(move |(_, oauth)| oauth.token_endpoint.is_at(host, path))
+    }
+
+    /// Logins that bring a key, whose endpoint a server could read this as.
+    pub fn key_logins<'c>(
+        &'c self,
+        host: &'c HostName,
+        path: &'c str,
+    ) -> impl Iterator<Item = (&'c Arc<Kind>, &'c KeyLogin)> {
+        self.all_key_logins().filter(move |(_, login)| login.endpoint.is_at(host, path))
+    }
+
+    pub fn all_key_logins(&self) -> impl Iterator<Item = (&Arc<Kind>, &KeyLogin)> {
+        let kinds = self.providers().flat_map(|provider| &provider.kinds);
+        kinds.flat_map(|kind| kind.logins.iter().map(move |login| (kind, login)))
     }
 
     /// The login files of programs, each with the kind that it is of.

@@ -2,6 +2,7 @@
 //! when it started and get that back, and never gets more, but for an account that its own program logged in to and that the
 //! operator confirmed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use understudy_control::{Prepare, Refusal, annotation};
@@ -32,6 +33,9 @@ pub struct Asked {
     /// As in [`terms::Terms`].
     pub harness: String,
     pub granted: Grants,
+    /// Accounts that its own program logged in to, and that the operator confirmed: whatever secrets are declared to be
+    /// them now.
+    pub own: BTreeSet<String>,
     /// Without environment and arguments, which are not looked at again.
     pub prepare: Prepare,
 }
@@ -60,12 +64,7 @@ impl Asked {
         let Prepare { id, name, image, annotations, user, managed, joins, .. } = prepare.clone();
         let (env, args) = Default::default();
         let prepare = Prepare { id, name, image, annotations, user, env, args, managed, joins };
-        Self { harness: harness.to_owned(), granted, prepare }
-    }
-
-    /// Takes in secrets of a login that the container's own program made and the operator confirmed.
-    pub fn add(&mut self, names: impl IntoIterator<Item = String>) {
-        self.granted = self.granted.names().into_iter().chain(names).collect();
+        Self { harness: harness.to_owned(), granted, own: BTreeSet::new(), prepare }
     }
 
     /// Secrets that are declared to be that account, each with whether the container may have it.
@@ -108,7 +107,9 @@ pub fn rights(
             annotation::list(&asked.harness).any(granted)
         })
     };
-    let grants: Grants = asked.granted.names().into_iter().filter(still).collect();
+    let own = asked.own.iter().flat_map(|account| asked.of_account(vault, account));
+    let own = own.filter(|(_, may)| *may).map(|(name, _)| name);
+    let grants: Grants = asked.granted.names().into_iter().filter(still).chain(own).collect();
     let named = terms::named(harnesses, Some(&asked.harness))?;
     let logins = named.iter().map(|harness| (*harness, grants.login(harness, image, vault)));
     let policy = terms::policy(logins, policies, &asked.prepare.annotations)?;
@@ -141,6 +142,26 @@ mod tests {
         let asked = Asked::new(&prepare, "claude-code", ["a", "b"].into_iter().collect());
         assert!(asked.prepare.env.is_empty() && asked.prepare.args.is_empty());
         asked
+    }
+
+    /// An account is what was confirmed, and not what a secret is called.
+    #[test]
+    fn a_login_made_inside_is_an_account_whatever_its_secret_is_called() {
+        let vault = |name: &str, account: &str, harness: &str| {
+            let text = format!(
+                "[{name}]\nlike = \"chatgpt-account\"\naccount = \"{account}\"\ngrant-to = {{ harnesses = [\"{harness}\"] }}\n"
+            );
+            vault(&text, &Values::new())
+        };
+        let asked = Asked { own: ["mine".to_owned()].into(), ..asked() };
+        let policies = policies("[[allow]]\nhost = \"a.example\"\n");
+        let granted =
+            |vault: &Vault| rights(&asked, &Harnesses::load(None), &policies, vault).unwrap().grants.names();
+        assert_eq!(granted(&vault("work", "mine", "claude-code")), ["work"]);
+        assert_eq!(granted(&vault("renamed", "mine", "claude-code")), ["renamed"]);
+        for other in [vault("work", "another", "claude-code"), vault("work", "mine", "codex")] {
+            assert!(granted(&other).is_empty());
+        }
     }
 
     fn policies(rule: &str) -> Policies {

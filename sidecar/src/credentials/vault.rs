@@ -205,12 +205,16 @@ impl Vault {
     /// Whether a server could take this path for a token endpoint: of a kind of account that is declared, or that is for a
     /// host of some secret.
     pub fn is_token_endpoint(&self, host: &HostName, path: &str) -> bool {
-        self.catalogue.token_endpoints(host, path).any(|(kind, _)| self.concerns(kind))
+        let tokens = self.catalogue.token_endpoints(host, path).map(|(kind, _)| kind);
+        let mut all = tokens.chain(self.catalogue.key_logins(host, path).map(|(kind, _)| kind));
+        all.any(|kind| self.concerns(kind))
     }
 
     /// Whether a token endpoint of these is at `host`.
     pub fn has_token_endpoint(&self, host: &HostName) -> bool {
-        let mut there = self.catalogue.accounts().filter(|(_, oauth)| oauth.token_endpoint.host == *host);
+        let tokens = self.catalogue.accounts().map(|(kind, oauth)| (kind, &oauth.token_endpoint));
+        let keys = self.catalogue.all_key_logins().map(|(kind, login)| (kind, &login.endpoint));
+        let mut there = tokens.chain(keys).filter(|(_, endpoint)| endpoint.host == *host);
         there.any(|(kind, _)| self.concerns(kind)) || assertions::is_at(self, host)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
-use understudy_harnesses::{Descriptor, Login, PlacedFile, Purpose, Trap, TrapAction, Write};
+use understudy_harnesses::{Adapter, Descriptor, Login, PlacedFile, Purpose, Trap, TrapAction, Write};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -29,6 +29,15 @@ pub(super) struct Shown {
     login_files: BTreeMap<String, Vec<String>>,
     /// Files that instructions become a block of.
     instructions: Vec<String>,
+    /// How an editor starts it.
+    acp: Vec<ShownAdapter>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownAdapter {
+    command: Vec<String>,
+    package: Option<String>,
+    proven: Vec<String>,
 }
 
 /// Stand-ins are written as in the descriptor: `{stand-in}`.
@@ -102,6 +111,27 @@ impl Shown {
             notes: variables(&harness.traps, TrapAction::Note),
             login_files: places.collect(),
             instructions: harness.instructions.clone(),
+            acp: harness.acp.iter().map(ShownAdapter::new).collect(),
+        }
+    }
+}
+
+impl ShownAdapter {
+    fn new(adapter: &Adapter) -> Self {
+        let Adapter { command, package, proven } = adapter.clone();
+        Self { command, package, proven }
+    }
+}
+
+impl fmt::Display for ShownAdapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "for editors (Agent Client Protocol): {}", self.command.join(" "))?;
+        if let Some(package) = &self.package {
+            write!(f, ", which comes in {package}")?;
+        }
+        match self.proven.as_slice() {
+            [] => writeln!(f, "; it was not run"),
+            proven => writeln!(f, "; proven with {}", proven.join(", ")),
         }
     }
 }
@@ -174,6 +204,9 @@ impl fmt::Display for Shown {
         for path in &self.instructions {
             writeln!(f, "instructions: a block of {path}")?;
         }
+        for adapter in &self.acp {
+            adapter.fmt(f)?;
+        }
         for (purpose, hosts) in &self.hosts {
             writeln!(f, "hosts for {purpose}: {}", hosts.join(", "))?;
         }
@@ -224,9 +257,11 @@ mod tests {
             "login api-key (a secret of kind api-key for generativelanguage.googleapis.com):\n  sets GEMINI_API_KEY={stand-in}\n",
             "  refuses to start with GOOGLE_API_KEY: it is another key",
             "privacy strict (the default):\n  writes ~/.gemini/settings.json (merge-json, 600):\n",
-            "  harness-only allows generativelanguage.googleapis.com, play.googleapis.com\n",
+            "  harness-only allows generativelanguage.googleapis.com\n",
+            "  harness-only allows play.googleapis.com\n",
             "refuses a real credential in ~/.gemini/oauth_creds.json: /access_token, /refresh_token, /id_token\n",
             "instructions: a block of ~/.gemini/GEMINI.md\n",
+            "for editors (Agent Client Protocol): gemini --acp; proven with 0.61.0\n",
         ] {
             assert!(text.contains(line), "{text}\nexpected {line}");
         }

@@ -1,7 +1,7 @@
 //! Policies as JSON.
 
 use serde::Serialize;
-use understudy_policies::{DocumentError, Effect, Policies, Policy, Ports, Rule, builtin};
+use understudy_policies::{DocumentError, Effect, Limits, Policies, Policy, Ports, Rule, builtin};
 
 /// A rule. All that it says is in `rule`; the other keys are what programs ask for most.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -55,16 +55,16 @@ pub(super) struct ShownPolicy {
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Difference {
     pub(super) same: bool,
+    /// What the two say of a container in all, where that is not the same.
+    limits: Vec<Changed>,
     pub(super) only_before: Vec<ShownRule>,
     pub(super) only_after: Vec<ShownRule>,
-    limits: Vec<OtherLimit>,
 }
 
-/// A limit that two policies have otherwise. None: it is none.
-#[derive(Debug, Serialize)]
-struct OtherLimit {
-    /// As `max-bytes`.
-    limit: &'static str,
+/// A key at the top of a file; null: none, which limits nothing.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Changed {
+    key: &'static str,
     before: Option<u64>,
     after: Option<u64>,
 }
@@ -146,36 +146,37 @@ impl Difference {
             these.filter(|rule| !others.contains(&rule.rule)).collect()
         };
         let (only_before, only_after) = (only(before, after), only(after, before));
-        let limits: Vec<OtherLimit> = limits(before)
-            .into_iter()
-            .zip(limits(after))
-            .filter(|(before, after)| before != after)
-            .map(|((limit, before), (_, after))| OtherLimit { limit, before, after })
-            .collect();
+        let limits = changed(before.limits(), after.limits());
         let same = only_before.is_empty() && only_after.is_empty() && limits.is_empty();
-        Self { same, only_before, only_after, limits }
+        Self { same, limits, only_before, only_after }
     }
 
     pub(super) fn text(&self) -> String {
         let lines = |sign: char, rules: &[ShownRule]| -> String {
             rules.iter().map(|shown| format!("{sign} {}\n", shown.rule)).collect()
         };
-        let mut text = lines('-', &self.only_before) + &lines('+', &self.only_after);
-        for OtherLimit { limit, before, after } in &self.limits {
-            let line = |sign: char, value: &Option<u64>| {
-                value.map(|value| format!("{sign} {limit} {value}\n")).unwrap_or_default()
-            };
-            text += &(line('-', before) + &line('+', after));
-        }
-        text
+        let limit = |sign: char, key: &str, said: Option<u64>| match (key, said) {
+            (_, None) => String::new(),
+            ("max-runtime", Some(said)) => format!("{sign} {key} = \"{said}s\"\n"),
+            (_, Some(said)) => format!("{sign} {key} = {said}\n"),
+        };
+        let limits = self
+            .limits
+            .iter()
+            .map(|Changed { key, before, after }| limit('-', key, *before) + &limit('+', key, *after));
+        limits.collect::<String>() + &lines('-', &self.only_before) + &lines('+', &self.only_after)
     }
 }
 
-/// Bytes and seconds.
-fn limits(policy: &Policy) -> [(&'static str, Option<u64>); 3] {
-    let limits = policy.limits();
-    let runtime = limits.runtime.map(|time| time.as_secs());
-    [("max-requests", limits.requests), ("max-bytes", limits.bytes), ("max-runtime", runtime)]
+/// In numbers: requests, bytes, and of `max-runtime` seconds.
+fn changed(before: Limits, after: Limits) -> Vec<Changed> {
+    let seconds = |limits: Limits| limits.runtime.map(|time| time.as_secs());
+    let all = [
+        Changed { key: "max-requests", before: before.requests, after: after.requests },
+        Changed { key: "max-bytes", before: before.bytes, after: after.bytes },
+        Changed { key: "max-runtime", before: seconds(before), after: seconds(after) },
+    ];
+    all.into_iter().filter(|changed| changed.before != changed.after).collect()
 }
 
 impl Proposed {

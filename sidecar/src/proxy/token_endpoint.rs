@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, header};
+use http::{HeaderMap, Method, header};
 use pingora_error::Result;
 use pingora_http::ResponseHeader;
 use pingora_proxy::Session;
@@ -17,6 +17,7 @@ use super::page::Page;
 use super::record::Exchange;
 use super::request::{Head, Target, target, written};
 use crate::accounts::broker::{self, Asked, Grant, Reply};
+use crate::accounts::login::LoginRequest;
 use crate::accounts::{Account, Keeper, Millis};
 use crate::audit::Decision;
 use crate::container::Container;
@@ -60,10 +61,16 @@ impl Engine {
         let request = session.req_header();
         let plain = !request.headers.contains_key(header::CONTENT_ENCODING);
         let content_type = request.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let content_type = content_type.unwrap_or_default();
+        let path = target.path.path();
+        let keys: Vec<_> = vault.catalogue().key_logins(&target.host, path).map(|(_, login)| login).collect();
         let asked = match request.method == Method::POST && plain {
-            true => Asked::read(&vault, &rights.grants, content_type.unwrap_or_default(), &body),
+            true if keys.is_empty() => Asked::read(&vault, &rights.grants, content_type, &body),
+            true => Asked::read_for_key(content_type, &body),
             false => Asked::Malformed,
         };
+        let form = keys.iter().any(|login| login.form) && !accepts_json(&request.headers);
+        let follows = keys.iter().any(|login| login.follows.is_some());
         // Of a service account, at the same address: judged as any other request is.
         if matches!(&asked, Asked::Other(Some(grant)) if grant == assertions::GRANT)
             && assertions::is_at(&vault, &target.host)
@@ -88,16 +95,16 @@ impl Engine {
                 entry.rule = Some(rule);
                 entry.secrets = vec![name.clone()];
             });
-            answer(session, &reply, None).await?;
+            answer(session, &reply, None, form).await?;
             return Ok(Ok(true));
         }
         if let Asked::Login(grant) = &asked
-            && let Ok(attempt) = keeper.arming().begin(&container.id)
+            && let Ok(attempt) = keeper.arming().begin(&container.id, follows)
         {
-            let path = target.path.path();
-            let kinds = vault.catalogue().token_endpoints(&target.host, path);
-            let kinds: Vec<_> = kinds.map(|(kind, _)| Arc::clone(kind)).collect();
-            let (reply, account) = keeper.log_in(attempt, &kinds, grant, &body).await;
+            let bearer = request.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+            let bearer = bearer.and_then(|value| value.strip_prefix("Bearer "));
+            let asked = LoginRequest { host: &target.host, path, grant, body: &body, bearer };
+            let (reply, account) = keeper.log_in(attempt, asked).await;
             if container.is_revoked() {
                 return Ok(Err(exchange.refuse(Reason::Revoked)));
             }
@@ -108,7 +115,7 @@ impl Engine {
                 entry.rule = Some(rule);
                 entry.secrets = account.into_iter().collect();
             });
-            answer(session, &reply, reason.filter(|_| reply.status == 403)).await?;
+            answer(session, &reply, reason.filter(|_| reply.status == 403), form).await?;
             return Ok(Ok(true));
         }
         // Where policy refuses it anyway, that is what is told.
@@ -122,7 +129,7 @@ impl Engine {
         };
         drop(exchange.refuse(reason));
         exchange.entry(|entry| entry.secrets = named);
-        answer(session, &reply, Some(reason)).await?;
+        answer(session, &reply, Some(reason), form).await?;
         Ok(Ok(true))
     }
 }
@@ -137,7 +144,10 @@ fn token_endpoint_of(vault: &Vault, session: &Session, exchange: &Exchange, arme
         Head { method: &request.method, uri: &uri, version: request.version, headers: &request.headers };
     let target = target(&downstream.identity, downstream.wire, downstream.port, head).ok()?;
     let path = target.path.path();
-    let known = armed && vault.catalogue().token_endpoints(&target.host, path).next().is_some();
+    let catalogue = vault.catalogue();
+    let is_one = catalogue.token_endpoints(&target.host, path).next().is_some()
+        || catalogue.key_logins(&target.host, path).next().is_some();
+    let known = armed && is_one;
     let concerned = known || vault.is_token_endpoint(&target.host, path);
     concerned.then_some(target)
 }
@@ -197,10 +207,17 @@ fn counted(container: &Container, bytes: usize) -> std::result::Result<(), Denia
     pass(container, bytes as u64)
 }
 
-async fn answer(session: &mut Session, reply: &Reply, reason: Option<Reason>) -> Result<()> {
-    let body = Bytes::from(reply.body.to_string());
+/// As a provider tells it that answers forms unless it is asked for JSON.
+fn accepts_json(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.into_iter().any(|value| value.contains("json"))
+}
+
+async fn answer(session: &mut Session, reply: &Reply, reason: Option<Reason>, form: bool) -> Result<()> {
+    let body = Bytes::from(if form { reply.as_form() } else { reply.body.to_string() });
     let mut head = ResponseHeader::build(reply.status, Some(5))?;
-    head.insert_header("content-type", "application/json")?;
+    let content_type = if form { "application/x-www-form-urlencoded" } else { "application/json" };
+    head.insert_header("content-type", content_type)?;
     head.insert_header("content-length", body.len().to_string())?;
     // RFC 6749 section 5.1.
     head.insert_header("cache-control", "no-store")?;

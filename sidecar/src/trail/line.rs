@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 
 use serde_json::Value;
+use understudy_policies::is_plain;
 
 /// Whether standard output shows colours (no-color.org).
 pub fn is_coloured() -> bool {
@@ -56,8 +57,7 @@ pub fn shown(line: &Value, colour: bool) -> String {
 
 /// A line can come from a file that somebody else wrote.
 fn printable(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric();
-    text.chars().flat_map(|c| if plain(c) { vec![c] } else { c.escape_unicode().collect() }).collect()
+    text.chars().flat_map(|c| if is_plain(c) { vec![c] } else { c.escape_unicode().collect() }).collect()
 }
 
 fn clock(milliseconds: u64) -> String {
@@ -73,12 +73,12 @@ mod tests {
     fn a_line_says_who_what_where_and_why_and_steers_no_terminal() {
         let line = serde_json::json!({
             "time": 45_001_000, "container": "agent", "decision": "denied", "protocol": "https", "host": "a.example",
-            "port": 8443, "method": "GET", "path": "/x\u{1b}[2J", "reason": "host-not-allowed", "status": 403,
+            "port": 8443, "method": "GET", "path": "/x\u{1b}[2J\u{3164}", "reason": "host-not-allowed", "status": 403,
             "secrets": ["s"],
         });
         assert_eq!(
             shown(&line, false),
-            "12:30:01 agent denied GET https://a.example:8443/x\\u{1b}[2J 403 host-not-allowed [s]"
+            "12:30:01 agent denied GET https://a.example:8443/x\\u{1b}[2J\\u{3164} 403 host-not-allowed [s]"
         );
         assert!(shown(&line, true).contains("\u{1b}[31mdenied\u{1b}[0m"));
         assert_eq!(shown(&Value::Null, false), "00:00:00   ://");

@@ -414,6 +414,30 @@ async fn an_answer_that_is_lost_costs_no_login_where_the_provider_takes_the_old_
     }
 }
 
+/// A provider that was set back to an older state, or lost its own last step.
+#[tokio::test]
+async fn a_provider_that_forgot_the_last_token_it_gave_is_asked_once_with_the_one_before() {
+    let world = world(Scheme::Claude, LONG).await;
+    let accounts = &world.upstream.seen.accounts;
+    world.keeper().renew("work", 1).await.unwrap();
+    accounts.forget_renewal("work");
+    world.keeper().renew("work", 2).await.unwrap();
+    let record = world.store().read("work").unwrap();
+    assert_eq!((record.generation, record.ended.as_deref()), (3, None));
+    assert_eq!(world.upstream.requests_for("/oauth/token"), 3);
+    // One that knows neither has ended it, and is asked no more. Nor is one that was given another login meanwhile.
+    world.keeper().renew("work", 3).await.unwrap();
+    accounts.fault(400, json!({"error": "invalid_grant"}).to_string());
+    accounts.fault(400, json!({"error": "invalid_grant"}).to_string());
+    world.keeper().renew("work", 4).await.unwrap_err();
+    assert_eq!(world.store().read("work").unwrap().ended.as_deref(), Some("invalid_grant"));
+    world.import("other");
+    accounts.fault(400, json!({"error": "invalid_grant"}).to_string());
+    let generation = world.store().read("work").unwrap().generation;
+    world.keeper().renew("work", generation).await.unwrap_err();
+    assert_eq!(world.upstream.requests_for("/oauth/token"), 7);
+}
+
 #[tokio::test]
 async fn eight_containers_with_one_account_never_renew_it_twice() {
     crowd(Scheme::ChatGpt, Duration::from_secs(24), Duration::from_secs(3)).await;

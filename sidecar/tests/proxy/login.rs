@@ -235,7 +235,7 @@ async fn what_cannot_be_kept_is_told_and_leaves_no_token() {
         assert!(!told.to_string().contains(&real.refresh) && !told.to_string().contains(&real.access));
         assert!(!holds_a_token(&world, "mine"));
         // Another try may be made.
-        assert!(world.keeper().arming().begin(&world.container.id).is_ok());
+        assert!(world.keeper().arming().begin(&world.container.id, false).is_ok());
     }
 }
 

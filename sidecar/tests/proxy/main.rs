@@ -16,6 +16,7 @@ mod explained;
 mod frames;
 mod hostile;
 mod kept;
+mod key_login;
 mod limits;
 mod login;
 mod minted;

@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::frames;
+use crate::key_login::{ANTHROPIC, GITHUB, MISTRAL};
 use crate::provider::Accounts;
 use crate::world::{HOST, SPLICED, WELL_KNOWN};
 
@@ -224,6 +225,32 @@ async fn answer(
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             with_status(status, body)
         }
+        "/v1/oauth/token" => {
+            let (status, body) = seen.accounts.token(&body.collect().await?.to_bytes());
+            with_status(status, body)
+        }
+        "/login/oauth/access_token" => {
+            let body = body.collect().await?.to_bytes();
+            let body = String::from_utf8_lossy(&body);
+            let asked = ["pending", "denied", "rotating", "of-another-shape", "html"];
+            match asked.into_iter().find(|word| body.contains(word)).unwrap_or_default() {
+                "pending" => whole(r#"{"error":"authorization_pending","error_description":"x"}"#),
+                "denied" => whole(r#"{"error":"access_denied"}"#),
+                "html" => whole("<html>"),
+                "of-another-shape" => whole(r#"{"access_token":"0123456789abcdefghij"}"#),
+                "rotating" => {
+                    whole(format!(r#"{{"access_token":"{GITHUB}","refresh_token":"ghr_0123456789abcdef"}}"#))
+                }
+                _ => whole(format!(
+                    r#"{{"access_token":"{GITHUB}","token_type":"bearer","scope":"repo,gist"}}"#
+                )),
+            }
+        }
+        "/api/vibe/sign-in/p-1/exchange" => whole(format!(r#"{{"api_key":"{MISTRAL}"}}"#)),
+        "/api/oauth/claude_cli/create_api_key" => whole(format!(r#"{{"raw_key":"{ANTHROPIC}"}}"#)),
+        "/user" if parts.headers["authorization"] == format!("Bearer {GITHUB}") => {
+            whole(r#"{"login":"mock-user","id":7}"#)
+        }
         "/never" => with_status(401, "never"),
         "/account/x" => {
             let authorization = parts.headers.get("authorization").and_then(|value| value.to_str().ok());
@@ -276,6 +303,12 @@ async fn answer(
         path if path == "/token" || path.ends_with("/access_tokens") => {
             let body = body.collect().await?.to_bytes();
             seen.received.lock().unwrap().extend_from_slice(&body);
+            let text = String::from_utf8_lossy(&body);
+            // Of an account, and not of a key that signs.
+            if text.contains("code-of-google") || text.contains("grant_type=refresh_token") {
+                let (status, body) = seen.accounts.token(text.replace("%5F", "_").as_bytes());
+                return Ok(with_status(status, body));
+            }
             crate::assertions::answer(&parts, &body)
         }
         path if path.starts_with("/reflect/") => crate::reflect::answer(&parts),

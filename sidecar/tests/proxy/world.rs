@@ -45,11 +45,15 @@ pub(crate) const FORMERLY: &str = "formerly.example.com";
 pub(crate) const SPLICED: &str = "spliced.example.com";
 
 /// Well-known hosts that are allowed at their usual port: the upstream answers for them, too.
-pub(crate) const WELL_KNOWN: [(&str, [u8; 4]); 4] = [
+pub(crate) const WELL_KNOWN: [(&str, [u8; 4]); 8] = [
     ("oauth2.googleapis.com", [28, 0, 1, 5]),
     ("storage.googleapis.com", [28, 0, 1, 6]),
     ("api.github.com", [28, 0, 1, 7]),
     ("github.com", [28, 0, 1, 8]),
+    ("console.mistral.ai", [28, 0, 1, 9]),
+    ("api.mistral.ai", [28, 0, 1, 10]),
+    ("platform.claude.com", [28, 0, 1, 11]),
+    ("api.anthropic.com", [28, 0, 1, 12]),
 ];
 
 pub(crate) const TO_HOST: [u8; 4] = [28, 0, 1, 0];
@@ -133,6 +137,8 @@ pub(crate) struct Options {
     /// Kind, placements and what else is declared of secret `provider`.
     pub(crate) provider: &'static str,
     pub(crate) account: Option<Account>,
+    /// What is declared beside that account.
+    pub(crate) beside: &'static str,
     /// Of the container's policy, beside what is allowed in any test. `PORT` is the upstream's.
     pub(crate) rules: &'static str,
     pub(crate) proxy: Option<UpstreamProxy>,
@@ -157,6 +163,7 @@ impl Default for Options {
             addresses: vec![[127, 0, 0, 1].into()],
             provider: BEARER,
             account: None,
+            beside: "",
             rules: "",
             proxy: None,
             value: REAL,
@@ -212,6 +219,7 @@ impl World {
                 first = account
                     .imported
                     .then(|| import(directory.path(), account.scheme, "work", account.expires));
+                std::fs::write(directory.path().join("beside"), options.beside).unwrap();
                 Current::from(account_vault(directory.path(), upstream.port(), None))
             }
         };
@@ -451,6 +459,7 @@ fn account_vault(root: &Path, port: u16, before: Option<&Vault>) -> Vault {
     }
     let file = root.join("secrets.toml");
     let text = "[provider]\nlike = \"acme-account\"\naccount = \"work\"\ngrant-to = { harnesses = [\"generic\"] }\nenv = \"TOKEN\"\n";
+    let text = text.to_owned() + &std::fs::read_to_string(root.join("beside")).unwrap_or_default();
     std::fs::write(&file, text).unwrap();
     Vault::load(&file, loading).unwrap()
 }
@@ -459,8 +468,9 @@ fn grants_of(vault: &Vault) -> Grants {
     let harnesses = Harnesses::load(None);
     let generic = harnesses.harness("generic").unwrap();
     // One that was not logged in to yet cannot be granted.
-    let asked = vault.secret("provider").map_or("", |_| "provider");
-    grants::choose(vault, generic, None, Some(asked)).unwrap().grants()
+    let asked = ["provider", "key"].into_iter().filter(|name| vault.secret(name).is_some());
+    let asked = asked.collect::<Vec<_>>().join(" ");
+    grants::choose(vault, generic, None, Some(&asked)).unwrap().grants()
 }
 
 fn container(digit: char, port: u16, rules: &str, vault: &Vault) -> Arc<Container> {

@@ -57,7 +57,8 @@ fn what_is_asked_is_read_from_forms_and_json_and_every_other_grant_is_told_apart
     let asked = |content_type: &str, body: &str| Asked::read(&vault, &grants, content_type, body.as_bytes());
     let form = "application/x-www-form-urlencoded; charset=utf-8";
     let login = |name: &str, client_id: Option<&str>, encoding| {
-        Asked::Login(Grant { name: name.to_owned(), client_id: client_id.map(str::to_owned), encoding })
+        let client_id = client_id.map(str::to_owned);
+        Asked::Login(Grant { name: name.to_owned(), client_id, client_secret: None, encoding })
     };
     const DEVICE: &str =
         r#"{"grant_type":"urn:ietf:params:oauth:grant-type:device_code","device_code":"x","client_id":"a"}"#;

@@ -27,7 +27,7 @@ fn refresh_of(record: &Record) -> &str {
 #[test]
 fn the_request_is_what_the_provider_reads() {
     let refresh = record().refresh.unwrap();
-    let (content_type, body) = request(&oauth("chatgpt-account"), &refresh);
+    let (content_type, body) = request(&oauth("chatgpt-account"), &refresh, None);
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(content_type, "application/json");
     assert_eq!(
@@ -35,7 +35,7 @@ fn the_request_is_what_the_provider_reads() {
         json!({"grant_type": "refresh_token", "refresh_token": "the-old/refresh+token", "client_id": "app_EMoamEEZ73f0CkXaXp7hrann"})
     );
     let google = Oauth { client_secret: Some("a b".to_owned()), ..oauth("google-account") };
-    let (content_type, body) = request(&google, &refresh);
+    let (content_type, body) = request(&google, &refresh, None);
     let body = std::str::from_utf8(&body).unwrap();
     assert_eq!(content_type, "application/x-www-form-urlencoded");
     assert!(

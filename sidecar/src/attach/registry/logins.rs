@@ -56,13 +56,17 @@ impl Registry {
             }
         };
         let may: Vec<String> = secrets.iter().filter(|(_, may)| *may).map(|(name, _)| name.clone()).collect();
-        let granted = self.grant(&id, may);
+        let granted = self.grant(&id, &made.account, may);
         let login = LoginMade {
             account: made.account.clone(),
             kind: made.record.kind.clone(),
             whose: import::whose(&made.record.facts).map(str::to_owned),
         };
         let secrets = secrets.into_iter().map(|(name, _)| name).collect();
+        if made.followed {
+            // Before its program hears of this one.
+            self.parts.arming.follow(&id, &made.account);
+        }
         // What it is answered is worth something by now.
         let told = made.tell();
         Ok(LoginKept { login, secrets, granted, told })
@@ -75,7 +79,7 @@ impl Registry {
     }
 
     /// More than it was started with, as the operator confirmed it.
-    fn grant(&self, id: &ContainerId, names: Vec<String>) -> Vec<String> {
+    fn grant(&self, id: &ContainerId, account: &String, names: Vec<String>) -> Vec<String> {
         let mut known = self.known();
         let mut changed = Vec::new();
         for (of, entry) in known.iter_mut() {
@@ -83,11 +87,11 @@ impl Registry {
             if attached.container.id != *id {
                 continue;
             }
-            if let Err(error) = self.parts.own_logins.add(of, &names) {
+            if let Err(error) = self.parts.own_logins.add(of, [account]) {
                 tracing::warn!(container = %of.short(), "a login made inside is this run's alone: it cannot be recorded: {error}");
             }
             for asked in [Some(&mut *attached.asked), attached.own.as_deref_mut()].into_iter().flatten() {
-                asked.add(names.clone());
+                asked.own.insert(account.clone());
             }
             changed.push(&*attached);
         }

@@ -101,7 +101,8 @@ impl Registry {
     pub(super) fn may_join(&self, asked: &Asked, with: &ContainerId) -> Result<String, Refusal> {
         let known = self.known();
         let first = self.joined(&known, with)?;
-        differs(&first.asked, asked).map_or_else(
+        let asked = Asked { own: first.asked.own.clone(), ..asked.clone() };
+        self.differs(&first.asked, &asked).map_or_else(
             || {
                 let whose = first.container.label();
                 Ok(format!("it shares its network with {whose}: what either may do, both may, and the audit trail names {whose}"))
@@ -116,10 +117,17 @@ impl Registry {
         self.not_revoked(id)?;
         let first = self.joined(&known, with)?;
         let (container, asked) = (Arc::clone(&first.container), first.asked.clone());
-        let (name, terms) = Self::take_prepared(&mut known, id)?;
+        let (name, mut terms) = Self::take_prepared(&mut known, id)?;
+        // What either may do, both may.
+        terms.asked.own.extend(asked.own.iter().cloned());
         // Known by now: it is refused where it was prepared as the first, too.
-        if let Some(refusal) = differs(&asked, &terms.asked) {
+        if let Some(refusal) = self.differs(&asked, &terms.asked) {
             return Err(refusal);
+        }
+        if !terms.asked.own.is_empty()
+            && let Err(error) = self.parts.own_logins.add(id, &terms.asked.own)
+        {
+            tracing::warn!(container = %id.short(), "a login made inside is this run's alone: it cannot be recorded: {error}");
         }
         let attached = Attached { container, asked, own: Some(Box::new(terms.asked)), name };
         let container = Arc::clone(&attached.container);
@@ -149,6 +157,18 @@ impl Registry {
             if let Some(first) = self.known().get(&with).and_then(Known::container) {
                 first.revoke();
             }
+        })
+    }
+
+    /// The same with what comes of it, which an image may have a say in.
+    fn differs(&self, first: &Asked, other: &Asked) -> Option<Refusal> {
+        differs(first, other).or_else(|| {
+            if other.own.is_empty() {
+                return None;
+            }
+            let [a, b] = [first, other].map(|asked| (self.parts.decide_rights)(asked).grants);
+            let reason = "this container may not have the login that was made in the one with which it shares its network";
+            (a != b).then(|| Refusal::new(reason, "name its image or harness in `grant-to` of that secret, or start it outside of the pod"))
         })
     }
 

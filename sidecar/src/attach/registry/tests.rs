@@ -77,7 +77,8 @@ fn stand() -> Stand {
             grants: Arc::new(if *withdrawn.lock().unwrap() {
                 Grants::default()
             } else {
-                asked.granted.clone()
+                let own = asked.own.iter().filter(|own| **own == "work" && asked.prepare.image.is_none());
+                asked.granted.names().into_iter().chain(own.map(|_| "mine".to_owned())).collect()
             }),
             policy: Arc::new(PolicySet::combine(vec![Arc::new(Policy::new(
                 "operator",
@@ -230,8 +231,8 @@ fn a_container_gets_a_login_that_it_made_once_the_operator_confirmed_it() {
     let made = |account: &str| {
         let token = |text: &str| Token::new(text.to_owned());
         let tokens = Tokens { access: token("access"), refresh: Some(token("refresh")), id: None };
-        let attempt = registry.parts.arming.begin(&"a".repeat(64).parse().unwrap()).unwrap();
-        attempt.made(account.to_owned(), Record::new("kind", tokens, StandIns::default()))
+        let attempt = registry.parts.arming.begin(&"a".repeat(64).parse().unwrap(), false).unwrap();
+        attempt.made(account.to_owned(), Record::new("kind", tokens, StandIns::default()), false)
     };
     let mut hears = made("taken");
     assert_eq!(registry.armed_logins()[0].made.as_ref().map(|made| made.kind.as_str()), Some("kind"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use http::Uri;
 use serde::Deserialize;
-use understudy_policies::{HostName, PathPattern, Readings};
+use understudy_policies::{HostName, PathPattern, Readings, RequestPath};
 
 use super::login_file::LoginFile;
 
@@ -69,6 +69,12 @@ impl TokenEndpoint {
         let path = uri.path().to_owned();
         let pattern = path.parse().map_err(|_| "not a path")?;
         Ok(Self { host, port: uri.port_u16().unwrap_or(443), path, pattern })
+    }
+
+    /// The same endpoint at this path, if that is surely one of its own.
+    pub fn at(&self, path: &str) -> Option<Self> {
+        let surely = RequestPath::parse(path).is_ok_and(|path| self.pattern.matches_surely(&path));
+        surely.then(|| Self { path: path.to_owned(), ..self.clone() })
     }
 
     /// Whether a server could take this path for the endpoint's.

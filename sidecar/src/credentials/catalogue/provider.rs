@@ -10,6 +10,7 @@ use understudy_policies::document::{self, OneOrMany, closest};
 use understudy_policies::{DocumentError, HostPattern, PathPattern};
 
 use super::endpoint::{Creates, Endpoint};
+use super::key_login::{KeyLogin, RawKeyLogin};
 use super::login_file::LoginFile;
 use super::minted::Minted;
 use super::mutation::{Mutation, is_name};
@@ -67,12 +68,14 @@ pub struct Kind {
     pub oauth: Option<Oauth>,
     /// Never empty of an account; of others, where programs keep one.
     pub login_files: Vec<LoginFile>,
+    /// How programs get one; not of an account.
+    pub logins: Vec<KeyLogin>,
 }
 
 impl Kind {
     /// Whether the sidecar's own store can hold one.
     pub fn is_stored(&self) -> bool {
-        !self.login_files.is_empty()
+        !self.login_files.is_empty() || !self.logins.is_empty()
     }
 
     /// The fact that tells one account from another: all login files call it the same.
@@ -139,6 +142,8 @@ struct RawKind {
     oauth: Option<Spanned<RawOauth>>,
     #[serde(default, rename = "login-file")]
     login_files: Vec<Spanned<LoginFile>>,
+    #[serde(default, rename = "login")]
+    logins: Vec<Spanned<RawKeyLogin>>,
     #[serde(default = "yes")]
     confirmed: bool,
 }
@@ -249,6 +254,14 @@ impl Source<'_> {
 
     fn kind(&self, raw: RawKind, provider: &Provider) -> Result<Kind, DocumentError> {
         self.name(&raw.name)?;
+        let mut logins = Vec::new();
+        for login in raw.logins {
+            let at = Spanned::new(login.span(), ());
+            if raw.kind == SecretKind::Oauth {
+                return Err(self.error(&at, "`login` is for kinds that are not renewed"));
+            }
+            logins.push(login.into_inner().checked().map_err(|error| self.error(&at, error))?);
+        }
         let mut login_files = Vec::new();
         for file in raw.login_files {
             let of_key = match raw.kind {
@@ -314,6 +327,7 @@ impl Source<'_> {
             confirmed: raw.confirmed,
             oauth,
             login_files,
+            logins,
         })
     }
 
@@ -447,6 +461,19 @@ paths = "/v1/sessions"
 field = "/session"
 placements = "header x-session"
 wrap = true
+
+[[kind.login]]
+name = "acme"
+endpoint = "https://acme.example/login/*/token"
+field = "token"
+whose = "https://api.acme.example/me"
+facts = { user = "/name" }
+
+[[kind.login-file]]
+name = "acme"
+what = "its file"
+syntax = "env"
+access = "/TOKEN"
 "#;
 
     #[test]
@@ -492,6 +519,15 @@ wrap = true
             ("/session\"", "session\"", "28:9: `field`: not a JSON pointer"),
             ("header x-session", "cookie x", "29:14: `placements`: what is minted stands in a header"),
             ("wrap = true", "wrp = true", "30:1: unknown key `wrp`; did you mean `wrap`?"),
+            ("https://acme", "http://acme", "32:1: `login`: `endpoint`: it must be https"),
+            ("https://api.acme", "api.acme", "32:1: `login`: `whose`: "),
+            ("\"/name\"", "\"name\"", "32:1: `login`: `facts`: `name` is no JSON pointer"),
+            ("\"/TOKEN\"", "\"TOKEN\"", "39:1: login file `acme`: `TOKEN` is no JSON pointer"),
+            (
+                "access = \"/TOKEN\"",
+                "access = \"/TOKEN\"\nrefresh = \"/R\"",
+                "39:1: login file `acme`: `refresh`, `id` and `expires`",
+            ),
         ] {
             let text = GOOD.replace(from, to);
             assert_ne!(text, GOOD, "{from}");

@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use understudy_policies::is_plain;
 use zeroize::Zeroizing;
 
 use super::file::whole;
@@ -117,7 +118,7 @@ fn shown(said: &[u8], printed: &[u8]) -> String {
     let Some(line) = text.lines().map(str::trim).rfind(|line| !line.is_empty()) else {
         return String::new();
     };
-    let plain = |c: char| if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() { c } else { '?' };
+    let plain = |c: char| if is_plain(c) { c } else { '?' };
     format!(": {}", line.chars().take(SHOWN).map(plain).collect::<String>())
 }
 

@@ -256,3 +256,33 @@ fn a_reload_between_prepare_and_join_is_not_missed() {
     join(&stand.registry, "b", "a").unwrap();
     assert!(!container_of(&stand.registry, "b").rights().grants.contains("a"));
 }
+
+/// A login that was made in a pod is its own, however often its containers are made anew.
+#[test]
+fn a_new_member_joins_after_a_login_was_made_inside() {
+    let stand = pod();
+    let registry = &stand.registry;
+    let arm = ArmLogin { container: "agent".to_owned(), account: Some("work".to_owned()), seconds: 60 };
+    registry.arm_login(&arm).unwrap();
+    let token = |text: &str| Token::new(text.to_owned());
+    let tokens = Tokens { access: token("access"), refresh: Some(token("refresh")), id: None };
+    let attempt = registry.parts.arming.begin(&"a".repeat(64).parse().unwrap(), false).unwrap();
+    let _hears = attempt.made("work".to_owned(), Record::new("kind", tokens, StandIns::default()), false);
+    registry.keep_login("agent").unwrap();
+    registry.detach(&"b".repeat(64).parse().unwrap());
+    let (joins, image) = ("a".repeat(64).parse().ok(), "d".repeat(64).parse().ok());
+    let barred = Prepare { joins, image, ..prepare("d", "barred") };
+    assert!(registry.prepare(barred).unwrap_err().reason.contains("may not have the login"));
+    prepare_joining(registry, "c", "tools", "a").unwrap();
+    join(registry, "c", "a").unwrap();
+    let secrets = || {
+        let status = registry.status();
+        status.containers.into_iter().map(|container| container.secrets).collect::<Vec<_>>()
+    };
+    assert_eq!(secrets(), [["a", "mine"], ["a", "mine"]]);
+    // It has it when the first is gone, and after a restart.
+    assert_eq!(registry.parts.own_logins.of(&"c".repeat(64).parse().unwrap()), ["work".to_owned()].into());
+    registry.detach(&"a".repeat(64).parse().unwrap());
+    registry.reconsider();
+    assert_eq!(secrets(), [["a", "mine"]]);
+}
