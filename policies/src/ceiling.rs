@@ -178,6 +178,11 @@ impl Ceiling {
         self.open.as_ref().is_some_and(|open| open.items.iter().any(|name| name == policy))
     }
 
+    /// Where it says so of any.
+    pub fn place_of_open(&self) -> Option<&str> {
+        self.open.as_ref().map(|limit| limit.place.as_str())
+    }
+
     pub fn required(&self) -> Option<&Required> {
         self.required.as_ref()
     }

@@ -114,15 +114,23 @@ pub fn limit(rights: Rights, harness: &str, prepare: &Prepare, own: &Ceiling) ->
         })?;
         policies.extend(managed.denials().map(Arc::new));
     }
-    // As with an open policy: the annotation can be a stranger's.
-    // One that says nothing has no line.
+    // As with an open policy: the annotation can be a stranger's. A ceiling that says nothing of it has no line.
     let (log, place) = own.log().unwrap_or((Log::default(), "ceiling.toml"));
     may_log(&rights, log, place)?;
     if let Some(open) = open(&rights.policy).find(|name| !own.permits_open(name)) {
         // A compose file of a stranger's can name it, too.
         return Err(Refusal::new(
             format!("policy `{open}` allows every public host, which needs your word"),
-            format!("write `policies.open = [\"{open}\"]` into ceiling.toml, if that is what you want"),
+            match own.place_of_open() {
+                Some(place) => {
+                    format!("add \"{open}\" to `policies.open` ({place}), if that is what you want")
+                }
+                None => {
+                    format!(
+                        "write `policies.open = [\"{open}\"]` into ceiling.toml, if that is what you want"
+                    )
+                }
+            },
         ));
     }
     check(own, prepare, harness, &rights, "your own rule", |place| {
@@ -344,8 +352,12 @@ mod tests {
         };
         let refusal = with("").unwrap_err();
         assert!(refusal.reason.contains("opens `a.example` to a container that is given `key`"), "{refusal}");
-        assert!(refusal.remedy.starts_with("write `annotations.allow-hosts = [\"a.example\"]`"), "{refusal}");
+        assert!(
+            refusal.remedy.starts_with("write `annotations.allow-hosts = [\"a.example\"]` into"),
+            "{refusal}"
+        );
         let refusal = with("annotations.allow-hosts = \"a.example\"").unwrap_err();
+        assert!(refusal.remedy.contains("change ceiling.toml:1"), "{refusal}");
         assert!(refusal.reason.contains("`b.example`"), "{refusal}");
         assert!(with("annotations.allow-hosts = [\"a.example\", \"b.example\"]").is_ok());
         assert!(with("annotations.allow-hosts = \"*\"").is_ok());
@@ -452,7 +464,9 @@ mod tests {
             refusal.remedy.starts_with("write `policies.open = [\"open\"]` into ceiling.toml"),
             "{refusal}"
         );
-        assert!(open("policies.open = [\"other\"]").is_err());
+        let refusal = open("\npolicies.open = [\"other\"]").unwrap_err();
+        let said = "add \"open\" to `policies.open` (ceiling.toml:2), if that is what you want";
+        assert_eq!(refusal.remedy, said);
         let terms = open("policies.open = [\"open\"]").unwrap();
         assert_eq!(terms.notes, ["policy `open` allows every public host"]);
         assert_eq!(terms.policy.label(), "open(open)");
