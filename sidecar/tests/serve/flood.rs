@@ -108,9 +108,7 @@ fn a_flood_of_odd_names_and_requests_forges_no_line_and_grows_no_count() {
     let of_connections = lines.iter().filter(|line| line["protocol"] != "dns").count();
     assert!((6 * 80 + 1..=60 * 11 + 1).contains(&of_connections), "{of_connections}");
     // All kinds of it came through, what a terminal obeys or hides, too.
-    assert!(
-        lines.iter().any(|line| line["path"].as_str().is_some_and(|path| path.contains("\\u{202e}%65")))
-    );
+    assert!(lines.iter().any(|line| line["path"].as_str().is_some_and(|path| path.contains("\\u{202e}%65"))));
     for (protocol, reason) in [
         ("dns", "host-not-allowed"),
         ("dns", "protocol-not-allowed"),
