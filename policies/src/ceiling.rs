@@ -2,6 +2,8 @@
 //! `ceiling.toml`. Both are written in the same keys.
 
 mod concerned;
+#[cfg(test)]
+mod properties;
 mod require;
 
 use std::fmt;

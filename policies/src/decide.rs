@@ -190,8 +190,11 @@ impl PolicySet {
         if rules(Effect::Deny).next().is_some() || rules(Effect::Allow).any(|rule| rule.inspect) {
             return None;
         }
-        let spliced: Vec<&Rule> = rules(Effect::Allow).filter(|rule| rule.splice).collect();
-        Some((spliced.first()?.place.clone(), Given::of(&spliced)))
+        // A rule for every request allows what is passed through, too, and its terms are not to be taken away by another.
+        let allow = rules(Effect::Allow).filter(|rule| rule.is_for_requests() && rule.conditions.is_empty());
+        let allow: Vec<&Rule> = allow.collect();
+        let spliced = allow.iter().find(|rule| rule.splice)?;
+        Some((spliced.place.clone(), Given::of(&allow)))
     }
 
     /// Whether any rule could allow this host on some port: such names get a synthetic address of their own.
@@ -296,9 +299,10 @@ impl Default for PolicySet {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
+mod properties;
 
+#[cfg(test)]
+mod tests {
     use super::*;
 
     fn set(texts: &[(&str, &str)]) -> PolicySet {
@@ -590,166 +594,5 @@ mod tests {
         let failed = Arc::new(Policy::failed("f", "f.toml:1:1: no"));
         let failed = PolicySet::combine(vec![failed]);
         assert!(matches!(failed.closed(&host("a.example")), Verdict::Failed { .. }));
-    }
-
-    /// Rules of all kinds over few names, so that they meet.
-    fn rule() -> impl Strategy<Value = String> {
-        let host = "(\\*\\.)?[ab]\\.x";
-        let port = proptest::option::of(443u16..445);
-        let method = proptest::option::of("GET|POST");
-        let path = proptest::option::of("/a|/\\*|/\\*\\*|/a/\\*\\*");
-        let query = proptest::option::of("k|l");
-        let git = proptest::option::weighted(0.2, "read|write");
-        (host, port, method, path, query, git).prop_map(|(host, port, method, path, query, git)| {
-            let mut text = format!("host = {host:?}\n");
-            let line = |key: &str, value: Option<String>| {
-                value.map(|v| format!("{key} = {v}\n")).unwrap_or_default()
-            };
-            text += &line("port", port.map(|port| port.to_string()));
-            match git {
-                Some(git) => text += &line("git", Some(format!("{git:?}"))),
-                None => {
-                    text += &line("methods", method.map(|m| format!("{m:?}")));
-                    text += &line("paths", path.map(|p| format!("{p:?}")));
-                    text += &line("query", query.map(|q| format!("{q:?}")));
-                }
-            }
-            text
-        })
-    }
-
-    fn rules() -> impl Strategy<Value = Vec<(bool, String)>> {
-        proptest::collection::vec((any::<bool>(), rule()), 0..6)
-    }
-
-    fn text(rules: &[(bool, String)]) -> String {
-        rules
-            .iter()
-            .map(|(allow, rule)| format!("[[{}]]\n{rule}", if *allow { "allow" } else { "deny" }))
-            .collect()
-    }
-
-    fn target() -> impl Strategy<Value = String> {
-        "/(a|A|a/b|a%2Fb|\\.\\./a|r/git-upload-pack|r/info/refs)(\\?(k=1|l|k&l|service=git-receive-pack))?"
-    }
-
-    fn allows(set: &PolicySet, host: &HostName, port: u16, method: &str, target: &str) -> bool {
-        matches!(set.decide_request(&Request::new(host, port, method, target)), Verdict::Allowed { .. })
-    }
-
-    proptest! {
-        // Rules of which one is clear and the other is not meet seldom.
-        #![proptest_config(ProptestConfig::with_cases(2000))]
-
-        #[test]
-        fn the_order_of_rules_and_files_does_not_matter(
-            rules in rules(), split in 0usize..6, name in "[ab]\\.x|c\\.a\\.x", port in 443u16..445,
-            method in "GET|POST", target in "/(a|A|a%2Fb|a//b|\\.\\./a|\\.\\./b)(\\?k=1)?",
-        ) {
-            let (host, split) = (host(&name), split.min(rules.len()));
-            // As they are, and all of them about the request's own host and port, so that they meet.
-            let meet = |(allow, rule): &(bool, String)| {
-                let rest = rule.lines().filter(|line| !line.starts_with("host") && !line.starts_with("port"));
-                let rest: String = rest.map(|line| format!("{line}\n")).collect();
-                (*allow, format!("host = {name:?}\nport = {port}\n{rest}"))
-            };
-            for rules in [rules.iter().map(meet).collect(), rules.clone()] {
-                let (first, second) = (text(&rules[..split]), text(&rules[split..]));
-                let request = Request::new(&host, port, &method, &target);
-                let forth = set(&[("p", &first), ("q", &second)]).decide_request(&request);
-                let back = set(&[("q", &second), ("p", &first)]).decide_request(&request);
-                prop_assert_eq!(std::mem::discriminant(&forth), std::mem::discriminant(&back));
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_denial_added_never_allows_and_an_allowance_added_never_denies(
-            rules in rules(), more in rule(), name in "[abc]\\.[ab]\\.x|[ab]\\.x", port in 443u16..445,
-            method in "GET|HEAD|POST|PUT", target in target(),
-        ) {
-            let host = host(&name);
-            let before = text(&rules);
-            let allowed = allows(&set(&[("p", &before)]), &host, port, &method, &target);
-            let denied = set(&[("p", &before), ("q", &format!("[[deny]]\n{more}"))]);
-            prop_assert!(allowed || !allows(&denied, &host, port, &method, &target));
-            let allowing = set(&[("p", &before), ("q", &format!("[[allow]]\n{more}"))]);
-            prop_assert!(!allowed || allows(&allowing, &host, port, &method, &target));
-        }
-
-        /// One that asks for a path, where another allows any: also a path that servers may read differently.
-        #[test]
-        fn an_allowance_for_a_path_takes_nothing_from_one_for_all(
-            rules in rules(), name in "[ab]\\.x", path in "/a|/\\*\\*|/a/\\*\\*", target in target(), first in any::<bool>(),
-        ) {
-            let host = host(&name);
-            let all = text(&rules) + &format!("[[allow]]\nhost = {name:?}\n");
-            let more = format!("[[allow]]\nhost = {name:?}\npaths = {path:?}\n");
-            let both = if first { format!("{more}{all}") } else { format!("{all}{more}") };
-            let allowed = |text: &str| allows(&set(&[("p", text)]), &host, 443, "GET", &target);
-            prop_assert_eq!(allowed(&all), allowed(&both));
-        }
-
-        #[test]
-        fn a_denial_wins_over_every_allowance(
-            rules in rules(), name in "[ab]\\.x", port in 443u16..445, method in "GET|POST", target in target(),
-        ) {
-            let host = host(&name);
-            let text = text(&rules) + &format!("[[deny]]\nhost = {name:?}\n");
-            let set = set(&[("p", &text), ("all", "open = true")]);
-            prop_assert!(!allows(&set, &host, port, &method, &target));
-            prop_assert!(!set.may_permit(&host));
-        }
-
-        /// Rules that the path passes over say nothing of it.
-        #[test]
-        fn those_near_a_request_decide_as_all_of_them(
-            rules in rules(), name in "[ab]\\.x|c\\.a\\.x", method in "GET|POST|PUT", target in target(),
-        ) {
-            let (host, set) = (host(&name), set(&[("p", &text(&rules))]));
-            let request = Request::new(&host, 443, &method, &target);
-            let all = set.judge(&request, &set.index.about(&host));
-            prop_assert_eq!(set.decide_request(&request), all);
-        }
-
-        #[test]
-        fn a_request_that_is_allowed_has_a_name_and_a_connection_that_may_be(
-            rules in rules(), name in "[ab]\\.x|c\\.a\\.x", port in 443u16..445, method in "GET|POST", target in target(),
-        ) {
-            let (host, set) = (host(&name), set(&[("p", &text(&rules))]));
-            let connection = matches!(set.decide(&host, port), Verdict::Allowed { .. });
-            prop_assert!(!allows(&set, &host, port, &method, &target) || (connection && set.may_permit(&host)));
-        }
-
-        #[test]
-        fn spelling_a_path_otherwise_never_gets_past_a_denial(
-            rules in rules(), letters in "[aA]", name in "[ab]\\.x", escape in any::<bool>(),
-        ) {
-            let host = host(&name);
-            let denying: Vec<_> = rules.into_iter().filter(|(allow, _)| !allow).collect();
-            let set = set(&[("p", &text(&denying)), ("all", "open = true")]);
-            let spelt = match escape {
-                true => format!("/%{:02x}", letters.as_bytes()[0]),
-                false => format!("/{letters}/"),
-            };
-            let plain = allows(&set, &host, 443, "POST", "/a");
-            prop_assert!(plain || !allows(&set, &host, 443, "POST", &spelt));
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_allowed_may_be_permitted_and_a_denial_never_allows(
-            name in "[ab]{1,2}(\\.[ab]{1,2}){0,3}", port in 440u16..446,
-            allow in "(\\*\\.)?[ab]{1,2}\\.[ab]{1,2}", deny in "(\\*\\.)?[ab]{1,2}\\.[ab]{1,2}",
-        ) {
-            let text = format!("[[allow]]\nhost = {allow:?}\nport = [443, 444]\n[[deny]]\nhost = {deny:?}\n");
-            let (set, host) = (set(&[("p", &text)]), host(&name));
-            let denied = deny.parse::<crate::HostPattern>().unwrap().matches(&host);
-            let allowed = matches!(set.decide(&host, port), Verdict::Allowed { .. });
-            prop_assert!(!(denied && (allowed || set.may_permit(&host))));
-            prop_assert!(!allowed || set.may_permit(&host));
-        }
     }
 }

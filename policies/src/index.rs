@@ -87,6 +87,10 @@ impl Index {
 
 impl About {
     fn add(&mut self, at: Position, rule: &Rule) {
+        // However often a rule names a host.
+        if self.all.last() == Some(&at) {
+            return;
+        }
         self.all.push(at);
         let mut patterns = rule.conditions.patterns().peekable();
         if patterns.peek().is_none() {

@@ -29,6 +29,8 @@ pub mod protocol;
 pub mod request;
 mod show;
 pub mod terms;
+#[cfg(test)]
+mod written;
 
 pub use annotation::AnnotationError;
 pub use ceiling::{Asked, Beyond, Ceiling, Log};

@@ -1,11 +1,11 @@
 //! What the author of a file probably did not mean: rules that are written twice, add nothing, or never match. Pure.
 
+mod superfluous;
 mod vain;
+mod work;
 
-use std::cmp::Ordering;
-
-use crate::index::Index;
 use crate::{Effect, HostPattern, Rule};
+use superfluous::{never_spliced, superfluous};
 pub(crate) use vain::{Placed, Vain};
 
 const RAW: &str = "`tcp`: nobody sees what is inside, and no secret is swapped in it";
@@ -17,11 +17,6 @@ const PRIVATE: &str =
 
 /// Comparisons of rules and what is in them, for those who wait for an answer: well below a second.
 pub(crate) const MOST: usize = 4_000_000;
-
-const MANY: &str = "so many rules are about the same hosts that from here on nobody looked whether they add anything to each other";
-
-/// Rules with `inspect` that one with `splice` is compared with.
-const MOST_INSPECTED: usize = 1000;
 
 const UNSEEN: &str = "so many [[deny]] rules are about the same hosts that from here on nobody looked which [[allow]] can never match";
 
@@ -46,8 +41,8 @@ pub(crate) fn lint(rules: &[Rule]) -> Vec<String> {
     let looked = vain::look(&placed, MOST);
     found.extend(looked.vain.iter().map(|vain| (vain.allow.1, in_vain(vain))));
     found.extend(looked.left.map(|(_, rule)| (rule, UNSEEN.to_owned())));
-    found.extend(superfluous(&placed));
-    found.extend(never_spliced(&placed));
+    found.extend(superfluous(&placed, MOST));
+    found.extend(never_spliced(&placed, MOST));
     found.sort_by_key(|(rule, what)| (line(rule), what.clone()));
     found.into_iter().map(|(rule, what)| at(rule, &what)).collect()
 }
@@ -109,77 +104,6 @@ fn denials(by: &[Placed<'_>]) -> String {
     let more = if by.len() > SHOWN { " and others" } else { "" };
     let plural = if by.len() == 1 { "" } else { "s" };
     format!("the [[deny]] rule{plural} at {}{more}", places.join(", "))
-}
-
-/// Rules that add nothing to another of the same effect.
-fn superfluous<'r>(rules: &[Placed<'r>]) -> Vec<(&'r Rule, String)> {
-    let (mut found, mut left) = (Vec::new(), MOST);
-    for effect in [Effect::Allow, Effect::Deny] {
-        let mut index = Index::default();
-        let own = || rules.iter().filter(|(_, rule)| rule.effect == effect);
-        own().for_each(|(at, rule)| index.add(*at, rule));
-        for (at, rule) in own() {
-            let Some(first) = rule.hosts.first() else { continue };
-            for other_at in index.covering_near(first, rule.conditions.patterns().next()) {
-                let Some(rest) = left.checked_sub(1 + rule.conditions.patterns().count()) else {
-                    found.push((*rule, MANY.to_owned()));
-                    return found;
-                };
-                left = rest;
-                let other = rules.get(other_at.1).map(|(_, other)| *other);
-                if let Some(what) = other.and_then(|other| adds_nothing(rule, other, at.cmp(&other_at))) {
-                    found.push((*rule, what));
-                    break;
-                }
-            }
-        }
-    }
-    found
-}
-
-/// Rules whose hosts are all decrypted by another that says so.
-fn never_spliced<'r>(rules: &[Placed<'r>]) -> Vec<(&'r Rule, String)> {
-    let mut inspected = Index::default();
-    rules.iter().filter(|(_, rule)| rule.inspect).for_each(|(at, rule)| inspected.add(*at, rule));
-    let told = rules.iter().filter(|(_, rule)| rule.splice).filter_map(|(_, rule)| {
-        let about = inspected.covering(rule.hosts.first()?);
-        let others = about.into_iter().take(MOST_INSPECTED).filter_map(|at| rules.get(at.1));
-        let (_, other) = others.into_iter().find(|(_, other)| other.covers(rule))?;
-        Some((
-            *rule,
-            format!(
-                "`splice` of the rule about {} never applies: the one at {} says `inspect`; leave out one of them",
-                hosts(rule),
-                other.place
-            ),
-        ))
-    });
-    told.collect()
-}
-
-/// What `other` makes of `rule`, which comes before it, after it, or is it.
-fn adds_nothing(rule: &Rule, other: &Rule, order: Ordering) -> Option<String> {
-    // What is spliced is not what is decrypted, though both be allowed.
-    let ways = |rule: &Rule| (rule.splice, rule.inspect, rule.tcp, rule.postgres.clone(), rule.terms.clone());
-    let covers =
-        |one: &Rule, other: &Rule| one.covers(other) && one.conditions.cover(&other.conditions, rule.effect);
-    if order.is_eq() || ways(other) != ways(rule) || !covers(other, rule) {
-        return None;
-    }
-    if covers(rule, other) {
-        return order.is_gt().then(|| {
-            format!(
-                "this rule about {} says the same as the one at {}; leave it out",
-                hosts(rule),
-                other.place
-            )
-        });
-    }
-    Some(format!(
-        "this rule about {} adds nothing to the one at {}; leave one of them out",
-        hosts(rule),
-        other.place
-    ))
 }
 
 /// As they are read, the first of many.

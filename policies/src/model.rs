@@ -169,12 +169,6 @@ impl Rule {
         Self { effect, hosts, ports, conditions, splice, inspect, tcp, postgres, terms, note, place, column }
     }
 
-    /// Whether every request that `other` is about is one that this rule is about, as far as hosts and ports go.
-    pub(crate) fn covers(&self, other: &Rule) -> bool {
-        let covered = |host: &HostPattern| self.hosts.iter().any(|own| own.covers(host));
-        other.hosts.iter().all(covered) && self.ports.cover(&other.ports)
-    }
-
     /// Whether it is about requests.
     pub(crate) fn is_for_requests(&self) -> bool {
         !self.tcp && self.postgres.is_none()
@@ -190,14 +184,6 @@ impl Ports {
         match self {
             Self::Any => true,
             Self::These(ports) => ports.contains(&port),
-        }
-    }
-
-    fn cover(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Any, _) => true,
-            (Self::These(_), Self::Any) => false,
-            (Self::These(own), Self::These(other)) => other.iter().all(|port| own.contains(port)),
         }
     }
 }

@@ -145,7 +145,26 @@ impl fmt::Display for HostPattern {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Whatever is written: the form that is compared and shown is read as itself.
+        #[test]
+        fn normalising_a_host_twice_changes_nothing(
+            text in "(\\*\\.)?([a-zA-Z0-9_-]|[\u{e0}-\u{ff}]|[\u{212a}\u{130}\u{ff0e}\u{3002}\u{ff21}]|\\.|\\PC){1,12}(\\.example)?\\.?",
+        ) {
+            if let Ok(pattern) = text.parse::<HostPattern>() {
+                let shown = pattern.to_string();
+                prop_assert!(shown.is_ascii(), "{}", shown);
+                prop_assert_eq!(shown.parse::<HostPattern>(), Ok(pattern));
+            }
+            if let Ok(name) = text.parse::<HostName>() {
+                prop_assert_eq!(HostName::from_wire(name.as_str().as_bytes()), Ok(name));
+            }
+        }
+    }
 
     #[test]
     fn a_pattern_matches_what_its_documentation_says() {

@@ -46,7 +46,7 @@ struct Catalogued {
 /// Prints one line for each part; problems and warnings go to standard error. Success only without problems.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Arguments { directories, output } = arguments;
-    let checked = match Live::load(directories, Surroundings::of_this_process(), Remember::No) {
+    let checked = match Live::load(directories, Surroundings::of_this_process(), Remember::Nothing) {
         Ok(live) => Checked::of(directories, &live.current()),
         Err(error) => Checked { problems: vec![format!("{error:#}")], ..Checked::nothing(directories) },
     };

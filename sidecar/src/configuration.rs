@@ -33,6 +33,8 @@ pub struct Configuration {
     pub vault: Arc<Vault>,
     /// What `ceiling` makes of `policies`: told at every `status`, and too much work for each of them.
     narrowed: Arc<[String]>,
+    /// What `policies` make of `vault`, as [`spliced::problems`] tells it: each rule with each secret.
+    spliced: Arc<[String]>,
     /// One line for each file that cannot be used any more, or not before the next start: what it said before is what
     /// is in here.
     stale: Vec<String>,
@@ -46,7 +48,7 @@ impl Configuration {
         problems.extend(self.instructions.problems());
         problems.extend(self.vault.problems(Day::today()));
         problems.extend(grants::warnings(&self.vault, &self.harnesses));
-        problems.extend(spliced::problems(&self.policies, &self.vault));
+        problems.extend(self.spliced.iter().cloned());
         problems
     }
 

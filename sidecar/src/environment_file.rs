@@ -29,7 +29,7 @@ pub struct Arguments {
 /// Stand-ins are the same for every container of the installation, so that the file can be written once. It gives nothing
 /// to a container that the sidecar does not grant the secret.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let live = Live::load(&arguments.directories, Surroundings::of_this_process(), Remember::No)?;
+    let live = Live::load(&arguments.directories, Surroundings::of_this_process(), Remember::Key)?;
     print!("{}", text(&live.current(), arguments)?);
     Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use ring::rand::{SecureRandom as _, SystemRandom};
+use rustix::process::Signal;
 use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
@@ -52,7 +53,7 @@ pub fn run(directories: &Directories, drain: Duration) -> Result<()> {
     harden::harden().context("dropping privileges")?;
     init_tracing();
     let _only_one = lock::take(&directories.state)?;
-    let live = Live::load(directories, Surroundings::of_this_process(), Remember::Yes)?;
+    let live = Live::load(directories, Surroundings::of_this_process(), Remember::StandIns)?;
     let variables = live.variables();
     if let Err(error) = understudy_control::sys::forget_variables(variables.iter().map(String::as_str)) {
         tracing::warn!(%error, "variables of secrets stay in the sidecar's environment");
@@ -80,6 +81,8 @@ async fn serve(
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
+    // A limit of the size of files (RLIMIT_FSIZE) is an error of the write, of the audit say, and not the end of the sidecar.
+    let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
 
     let notifier = notifier(&live)?;
     let settings = &live.current().settings;

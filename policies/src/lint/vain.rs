@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use super::work::{TooMany, Work};
 use crate::git::Endpoint;
 use crate::index::{Index, Position};
 use crate::{Effect, HostPattern, PathPattern, Ports, Rule};
@@ -37,7 +38,7 @@ pub(crate) fn look<'r>(rules: &[Placed<'r>], most: usize) -> Looked<'r> {
     for (at, (_, rule)) in denials.iter().enumerate() {
         index.add((0, at), rule);
     }
-    let mut search = Search { index, denials, left: most };
+    let mut search = Search { index, denials, work: Work::of(most) };
     let mut looked = Looked::default();
     for allow in allowances {
         match search.of(allow) {
@@ -54,10 +55,8 @@ pub(crate) fn look<'r>(rules: &[Placed<'r>], most: usize) -> Looked<'r> {
 struct Search<'r> {
     index: Index,
     denials: Vec<Placed<'r>>,
-    left: usize,
+    work: Work,
 }
-
-struct TooMany;
 
 /// A port or a method or a path; none stands for every one.
 #[derive(Clone, Copy)]
@@ -93,7 +92,7 @@ impl<'r> Search<'r> {
     /// The denials about a host; its own policy's first, whose warnings say so wherever it is used.
     fn about(&mut self, host: &HostPattern, policy: usize) -> Result<Vec<usize>, TooMany> {
         let about = self.index.covering(host);
-        self.charge(about.len())?;
+        self.work.charge(about.len())?;
         let is_own = |at: &usize| self.denials.get(*at).is_some_and(|(of, _)| of.0 == policy);
         let (own, others): (Vec<usize>, Vec<usize>) = about.into_iter().map(|(_, at)| at).partition(is_own);
         Ok([own, others].concat())
@@ -103,17 +102,12 @@ impl<'r> Search<'r> {
     fn first(&mut self, about: &[usize], piece: Piece<'_>, unseen: bool) -> Result<Option<usize>, TooMany> {
         for at in about {
             let Some((_, denial)) = self.denials.get(*at).copied() else { continue };
-            self.charge(size(denial, piece))?;
+            self.work.charge(size(denial, piece))?;
             if takes(denial, piece, unseen) {
                 return Ok(Some(*at));
             }
         }
         Ok(None)
-    }
-
-    fn charge(&mut self, work: usize) -> Result<(), TooMany> {
-        self.left = self.left.checked_sub(work).ok_or(TooMany)?;
-        Ok(())
     }
 }
 

@@ -380,6 +380,13 @@ mod tests {
 
     proptest! {
         #[test]
+        fn normalising_twice_changes_nothing(text in "/([a-zA-Z0-9*%./~-]|%[0-9a-fA-F]{2}){0,12}(/[*]{1,2})?") {
+            if let Ok(pattern) = text.parse::<PathPattern>() {
+                prop_assert_eq!(pattern.to_string().parse::<PathPattern>(), Ok(pattern));
+            }
+        }
+
+        #[test]
         fn what_matches_surely_matches_possibly(
             text in "/([a*]{1,3}|\\*\\*)(/([a*]{1,3}|\\*\\*)){0,3}", raw in "/[aA%2F/b]{0,12}",
         ) {

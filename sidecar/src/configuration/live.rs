@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use understudy_harnesses::Harnesses;
 use understudy_policies::{Ceiling, Policies};
 
-use super::Configuration;
+use super::{Configuration, spliced};
 use crate::accounts::Store;
 use crate::ceiling;
 use crate::config::{Directories, Settings};
@@ -29,12 +29,15 @@ pub struct Live {
     reloading: Mutex<()>,
 }
 
-/// Whether stand-ins that containers are given are recorded in the state volume.
+/// What is written to the state volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remember {
-    Yes,
-    /// For a look at the configuration.
-    No,
+    /// Stand-ins that containers are given, and the key that they are made with.
+    StandIns,
+    /// The key alone, if there is none yet: for stand-ins that somebody else gives to containers.
+    Key,
+    /// For a look at the configuration, by whoever: a file of another user would keep the sidecar from starting.
+    Nothing,
 }
 
 impl Live {
@@ -43,7 +46,12 @@ impl Live {
     pub fn load(directories: &Directories, around: Surroundings, remember: Remember) -> Result<Self> {
         let around = Surroundings { accounts: directories.accounts(&around)?, ..around };
         let settings = Settings::load(&directories.sidecar_toml())?;
-        let key = InstallationKey::load_or_create(&directories.state.join("installation.key")).context(
+        let key = directories.state.join("installation.key");
+        let key = match remember {
+            Remember::Nothing => InstallationKey::load_or_draw(&key),
+            Remember::StandIns | Remember::Key => InstallationKey::load_or_create(&key),
+        };
+        let key = key.context(
             "the installation's key (mount a volume for it: -v understudy-state:/var/lib/understudy)",
         )?;
         let known = KnownStandIns::load(&record(directories))?;
@@ -65,6 +73,7 @@ impl Live {
             upstream_proxy: proxy.transpose().map_err(anyhow::Error::msg)?,
             harnesses: Harnesses::load(Some(&directories.harnesses())),
             narrowed: ceiling::warnings(&policies, &ceiling).into(),
+            spliced: spliced::problems(&policies, &vault).into(),
             policies,
             instructions: Instructions::load(&directories.instructions()),
             ceiling,
@@ -123,6 +132,7 @@ impl Live {
             upstream_proxy,
             harnesses: Harnesses::load(Some(&self.directories.harnesses())).or_before(&before.harnesses),
             narrowed: ceiling::warnings(&policies, &ceiling).into(),
+            spliced: spliced::problems(&policies, &vault).into(),
             policies,
             instructions: Instructions::load(&self.directories.instructions()),
             ceiling,
@@ -154,7 +164,8 @@ impl Live {
         if let Err(error) = self.remember(&vault) {
             stale.push(error);
         }
-        let configuration = Configuration { vault: Arc::clone(&vault), stale, ..(*before).clone() };
+        let spliced = spliced::problems(&before.policies, &vault).into();
+        let configuration = Configuration { vault: Arc::clone(&vault), stale, spliced, ..(*before).clone() };
         vault.watch();
         self.configuration.replace(Arc::new(configuration));
         self.vault.replace(vault);
@@ -247,7 +258,7 @@ impl Live {
 
     /// Before a container can be given one of them.
     fn remember(&self, vault: &Vault) -> Result<(), String> {
-        if self.remember == Remember::No {
+        if self.remember != Remember::StandIns {
             return Ok(());
         }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -288,6 +299,7 @@ impl std::fmt::Debug for Live {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::os::unix::fs::PermissionsExt;
 
     use understudy_control::{Prepare, User, annotation};
@@ -330,7 +342,7 @@ mod tests {
                 host_run: true,
                 ..Surroundings::default()
             };
-            Live::load(&self.directories, around, Remember::Yes)
+            Live::load(&self.directories, around, Remember::StandIns)
         }
     }
 
@@ -586,8 +598,21 @@ mod tests {
             host_run: true,
             ..Surroundings::default()
         };
-        Live::load(&place.directories, around, Remember::No).unwrap();
-        assert!(!record(&place.directories).exists());
+        let (config, state) = (place.directories.config.clone(), place.directories.state.clone());
+        let names = |of: &PathBuf| -> BTreeSet<_> {
+            fs::read_dir(of).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+        };
+        let before = (names(&config), names(&state));
+        Live::load(&place.directories, around.clone(), Remember::Nothing).unwrap();
+        assert_eq!((names(&config), names(&state)), before);
+        let absent = Directories { state: state.join("absent"), ..place.directories.clone() };
+        Live::load(&absent, around.clone(), Remember::Nothing).unwrap();
+        assert!(!absent.state.exists());
+        Live::load(&place.directories, around.clone(), Remember::Key).unwrap();
+        assert_eq!(names(&state), BTreeSet::from(["installation.key".into()]));
+        // One that cannot be used is said all the same.
+        fs::write(state.join("installation.key"), "short").unwrap();
+        assert!(Live::load(&place.directories, around, Remember::Nothing).is_err());
     }
 
     #[test]

@@ -49,6 +49,18 @@ impl InstallationKey {
         }
     }
 
+    /// Reads the key file; one that is not there is not made, and the key is one that nobody has.
+    ///
+    /// # Errors
+    /// If there is a file, and it cannot be used.
+    pub fn load_or_draw(path: &Path) -> Result<Self, KeyError> {
+        match File::open(path) {
+            Ok(file) => Self::read(path, &file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::from_bytes(&*drawn()?)),
+            Err(source) => Err(KeyError::Io { path: path.to_owned(), source }),
+        }
+    }
+
     pub(in crate::credentials) fn hmac(&self) -> &hmac::Key {
         &self.0
     }
@@ -68,11 +80,16 @@ impl InstallationKey {
     }
 }
 
+fn drawn() -> Result<Zeroizing<[u8; 32]>, KeyError> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    SystemRandom::new().fill(bytes.as_mut_slice()).map_err(|_| KeyError::Random)?;
+    Ok(bytes)
+}
+
 /// A second process that does the same at the same time finds the file of the first one.
 fn create(path: &Path) -> Result<(), KeyError> {
     let io = |source| KeyError::Io { path: path.to_owned(), source };
-    let mut bytes = Zeroizing::new([0; 32]);
-    SystemRandom::new().fill(bytes.as_mut_slice()).map_err(|_| KeyError::Random)?;
+    let bytes = drawn()?;
     let new = path.with_extension(format!("new-{}", std::process::id()));
     let written =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).and_then(|mut file| {

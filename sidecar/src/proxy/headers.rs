@@ -5,6 +5,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Uri, Version};
 use pingora_error::{ErrorType, OkOrErr, OrErr, Result};
 use pingora_http::{RequestHeader, ResponseHeader};
+use understudy_policies::document::number;
 use understudy_sigv4::Signed;
 use zeroize::Zeroizing;
 
@@ -148,6 +149,21 @@ fn ask_for(request: &mut RequestHeader, upgrade: &Upgrade, of_frames: bool) -> R
     request.insert_header(header::CONNECTION, "Upgrade")?;
     request.insert_header(header::UPGRADE, name)
 }
+
+/// The length of the body, where one is stated: digits, once. What is repeated or a list is refused, though all of it be equal: the next
+/// reader may take it for another (RFC 9110 section 8.6).
+///
+/// # Errors
+/// If it can be read otherwise.
+pub(super) fn content_length(headers: &HeaderMap) -> std::result::Result<Option<u64>, DoubtfulLength> {
+    let mut stated = headers.get_all(header::CONTENT_LENGTH).iter();
+    let (first, None) = (stated.next(), stated.next()) else { return Err(DoubtfulLength) };
+    let read = |value: &HeaderValue| value.to_str().ok().and_then(number).ok_or(DoubtfulLength);
+    first.map(read).transpose()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DoubtfulLength;
 
 /// Bytes of names, values and what is between them in HTTP/1.1: HTTP/2 packs them, and they carry as much.
 pub(super) fn length(headers: &HeaderMap) -> usize {

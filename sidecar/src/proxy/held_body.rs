@@ -13,6 +13,7 @@ use pingora_proxy::Session;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::coding::{Coding, Decoder, Undecodable};
+use super::headers::content_length;
 use crate::reason::Reason;
 
 /// Of a body with a Content-Length.
@@ -114,7 +115,7 @@ fn length(request: &RequestHeader) -> Option<usize> {
     if request.headers.contains_key(header::TRANSFER_ENCODING) {
         return None;
     }
-    request.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    usize::try_from(content_length(&request.headers).ok()??).ok()
 }
 
 impl HeldBody {

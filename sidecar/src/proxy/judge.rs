@@ -12,6 +12,7 @@ use understudy_policies::{HostName, Request};
 use super::coding;
 use super::engine::Engine;
 use super::h2_limits;
+use super::headers::content_length;
 use super::held_body::{self, HeldBody};
 use super::page::Page;
 use super::record::Exchange;
@@ -64,7 +65,8 @@ impl Engine {
             .await
             .map_err(|denial| refused(exchange, denial))?;
         exchange.admitted = Some(permit.rule().to_owned());
-        if permit.given().max_body.is_some_and(|most| length(headers).is_some_and(|length| length > most)) {
+        let announced = content_length(headers).ok().flatten();
+        if permit.given().max_body.is_some_and(|most| announced.is_some_and(|length| length > most)) {
             return Err(too_large(exchange, &permit));
         }
         if let Err(remedy) = target.upgrade.within(&permit) {
@@ -247,11 +249,6 @@ fn exchanged(
 fn too_large(exchange: &mut Exchange, permit: &Permit) -> Page {
     let remedy = Some(format!("send less, or change `max-body` at {}", permit.rule()));
     Page { remedy, ..exchange.refuse(Reason::BodyTooLarge) }
-}
-
-/// Of the body, as it is announced.
-fn length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// What a request that may leave needs upstream.

@@ -6,6 +6,7 @@ use pingora_http::RequestHeader;
 use understudy_policies::{HostName, NameError, Protocol};
 
 use super::Wire;
+use super::headers::{DoubtfulLength, content_length};
 use crate::connection::{Identity, Standing};
 use crate::decide::Permit;
 use crate::reason::Reason;
@@ -90,6 +91,7 @@ pub(super) fn target(identity: &Identity, wire: Wire, port: u16, head: Head<'_>)
     if head.headers.contains_key(header::TRAILER) {
         return Err(refused(Reason::RequestTrailers));
     }
+    content_length(head.headers).map_err(|DoubtfulLength| refused(Reason::Malformed))?;
     let absolute = head.version != Version::HTTP_2 && head.uri.scheme().is_some();
     let scheme = if wire == Wire::Tls { Scheme::HTTPS } else { Scheme::HTTP };
     // Of a client that was told of a proxy (RFC 9112 section 3.2.2).

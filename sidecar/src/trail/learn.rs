@@ -20,9 +20,16 @@ const MOST_METHODS: usize = 16;
 /// An agent can make up as many as it likes. Nobody looks through more.
 const MOST_HOSTS: usize = 1000;
 
+/// A name is given again and again; nobody reads more ids.
+const MOST_CONTAINERS: usize = 16;
+
 /// What lines have told so far.
 #[derive(Debug, Default)]
 pub struct Learned {
+    /// The ids of the containers that they are of, oldest first.
+    containers: Vec<String>,
+    /// There are others than these.
+    more_containers: bool,
     seen: BTreeMap<(HostName, u16, Kind), Seen>,
     /// Requests about other hosts than these.
     beyond: u64,
@@ -55,27 +62,37 @@ use it.\n# Save it as ~/.config/understudy/policies/NAME.toml, and run `understu
 
 /// Prints what the lines make of `container`.
 pub fn run(container: &str, from: &From, output: Output, call: Call<'_>) -> Result<()> {
+    let learned = learn(container, from, call)?;
+    output.print(&Proposed::new(learned.policy(), Vec::new())?, |proposed| proposed.policy.clone())
+}
+
+fn learn(container: &str, from: &From, call: Call<'_>) -> Result<Learned> {
     let filter = Filter { container: Some(container.to_owned()), ..Filter::default() };
-    let (mut learned, mut any) = (Learned::default(), false);
+    let (mut called, mut by_id) = (Learned::default(), Learned::default());
     let missing = source::read(from.file.as_deref(), call, |_, line| {
-        if filter.matches(line) {
-            any = true;
-            learned.add(line);
+        let is_called = line.get("container").and_then(Value::as_str) == Some(container);
+        match is_called {
+            true => called.add(line),
+            false if filter.matches(line) => by_id.add(line),
+            false => {}
         }
         Ok(true)
     })?;
     missing.tell();
-    if !any {
+    // A name can be the beginning of another container's id.
+    let learned = if called.containers.is_empty() { by_id } else { called };
+    if learned.containers.is_empty() {
         bail!(
             "there is no audit line of a container {container:?}; list the containers with: understudy status"
         );
     }
-    output.print(&Proposed::new(learned.policy(), Vec::new())?, |proposed| proposed.policy.clone())
+    Ok(learned)
 }
 
 impl Learned {
     /// A line of the container.
     pub fn add(&mut self, line: &Value) {
+        self.add_container(line);
         let text = |key: &str| line.get(key).and_then(Value::as_str);
         let Some(kind) = kind(line) else { return };
         let Some(host) = text("host").and_then(|host| host.parse().ok()) else { return };
@@ -90,8 +107,31 @@ impl Learned {
         seen.add(kind, text("method"), text("path"));
     }
 
+    /// The line may be of a file that somebody else wrote.
+    fn add_container(&mut self, line: &Value) {
+        let id = line.get("container-id").and_then(Value::as_str).unwrap_or_default();
+        let is_id = !id.is_empty() && id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let id = if is_id { id } else { "(no id)" };
+        if self.containers.iter().any(|known| known == id) {
+            return;
+        }
+        match self.containers.len() < MOST_CONTAINERS {
+            true => self.containers.push(id.to_owned()),
+            false => self.more_containers = true,
+        }
+    }
+
     pub fn policy(&self) -> String {
         let mut text = HEAD.to_owned();
+        if self.containers.len() > 1 {
+            let others = if self.more_containers { " and others" } else { "" };
+            let _ = writeln!(
+                text,
+                "#\n# These are several containers, one after the other or with ids that begin alike: {}{others}.\n\
+                 # For one of them alone: understudy learn ID",
+                self.containers.join(", ")
+            );
+        }
         if self.seen.is_empty() {
             text.push_str("#\n# Nothing was refused for want of a rule.\n");
         }
@@ -317,6 +357,64 @@ mod tests {
         assert!(
             text.contains("# 2 requests\n[[allow]]\nhost = \"a.example\"")
                 && text.contains("# looked up only\n")
+        );
+    }
+
+    fn learned(container: &str, lines: &[Value]) -> Result<String> {
+        let directory = tempfile::tempdir()?;
+        let file = directory.path().join("lines");
+        std::fs::write(&file, lines.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+        let mut text = None;
+        learn(container, &From { file: Some(file) }, &|_| bail!("nobody"))
+            .map(|learned| text = Some(learned.policy()))?;
+        Ok(text.unwrap())
+    }
+
+    #[test]
+    fn several_containers_of_one_name_are_named_and_each_can_be_had_alone() {
+        let line = |container: &str, id: &str, host: &str| {
+            json!({"schema": 1, "container": container, "container-id": id, "decision": "denied", "host": host, "port": 443,
+                   "reason": "host-not-allowed"})
+        };
+        let lines = [
+            line("agent", "aaaaaaaaaaaa", "a.example"),
+            line("agent", "abbbbbbbbbbb", "b.example"),
+            line("other", "cccccccccccc", "c.example"),
+            // Its id begins with a name.
+            line("sly", "a9e470000000", "d.example"),
+            line("a9e47", "dddddddddddd", "e.example"),
+        ];
+        let hosts = |container: &str| -> Vec<String> {
+            let text = learned(container, &lines).unwrap();
+            text.lines()
+                .filter_map(|line| Some(line.strip_prefix("host = \"")?.trim_end_matches('"').to_owned()))
+                .collect()
+        };
+        assert_eq!(hosts("agent"), ["a.example", "b.example"]);
+        assert!(
+            learned("agent", &lines).unwrap().contains(
+                "alike: aaaaaaaaaaaa, abbbbbbbbbbb.\n# For one of them alone: understudy learn ID\n"
+            )
+        );
+        assert_eq!(
+            (hosts("aaaa"), hosts("abbbbbbbbbbb")),
+            (vec!["a.example".to_owned()], vec!["b.example".to_owned()])
+        );
+        assert!(!learned("aaaa", &lines).unwrap().contains("several"));
+        assert_eq!(hosts("a9e47"), ["e.example"]);
+        assert_eq!(hosts("a"), ["a.example", "b.example", "d.example"]);
+        assert!(learned("a", &lines).unwrap().contains("aaaaaaaaaaaa, abbbbbbbbbbb, a9e470000000."));
+        assert!(learned("nobody", &lines).is_err());
+        // What is no id is not shown, and there is an end to them.
+        let many: Vec<Value> = (0..100)
+            .map(|n| line("agent", &format!("{n:012x}"), "a.example"))
+            .chain([line("agent", "\n[[allow]]", "a.example")])
+            .collect();
+        let text = learned("agent", &many).unwrap();
+        assert!(
+            text.contains("00000000000f and others.\n")
+                && !text.contains("\n[[allow]]\n#")
+                && Policy::parse("p", "p.toml", &text).is_ok()
         );
     }
 

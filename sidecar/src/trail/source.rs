@@ -54,32 +54,39 @@ pub fn read(
     call: Call<'_>,
     mut each: impl FnMut(&str, &Value) -> Result<bool>,
 ) -> Result<Missing> {
+    if let Some(path) = from {
+        let named = || path.display().to_string();
+        let read: Box<dyn BufRead> = match path == Path::new("-") {
+            true => Box::new(std::io::stdin().lock()),
+            false => Box::new(BufReader::new(File::open(path).with_context(named)?)),
+        };
+        return read_from(read, each).with_context(named);
+    }
     let mut missing = Missing::default();
     let mut take = |line: &[u8]| take(line, &mut missing, &mut each);
-    match from {
-        Some(path) => {
-            let named = || path.display().to_string();
-            let read: Box<dyn BufRead> = match path == Path::new("-") {
-                true => Box::new(std::io::stdin().lock()),
-                false => Box::new(BufReader::new(File::open(path).with_context(named)?)),
-            };
-            lines(read, &mut take).with_context(named)?;
-        }
-        None => match of_sidecar(call)? {
-            Some(files) => {
-                for (path, file) in files {
-                    let go_on = lines(BufReader::new(file), &mut take);
-                    if !go_on.with_context(|| path.display().to_string())? {
-                        break;
-                    }
+    match of_sidecar(call)? {
+        Some(files) => {
+            for (path, file) in files {
+                if !lines(BufReader::new(file), &mut take).with_context(|| path.display().to_string())? {
+                    break;
                 }
             }
-            None => {
-                let lost = kept(call, &mut take)?;
-                missing.lost += lost;
-            }
-        },
+        }
+        None => {
+            let lost = kept(call, &mut take)?;
+            missing.lost += lost;
+        }
     }
+    Ok(missing)
+}
+
+/// The same of any lines.
+///
+/// # Errors
+/// If they cannot be read.
+pub fn read_from(from: impl BufRead, mut each: impl FnMut(&str, &Value) -> Result<bool>) -> Result<Missing> {
+    let mut missing = Missing::default();
+    lines(from, &mut |line: &[u8]| take(line, &mut missing, &mut each))?;
     Ok(missing)
 }
 

@@ -24,6 +24,9 @@ async fn ambiguous_framing_is_refused() {
         // Digits and nothing else (RFC 9110 section 8.6): the upstream may not take it for the number that it is to Rust.
         "POST / HTTP/1.1\r\nHost: HOST\r\nContent-Length: +2\r\n\r\nab",
         "POST / HTTP/1.1\r\nHost: HOST\r\nContent-Length: 0x2\r\n\r\nab",
+        // pingora takes them for one; who comes next may not.
+        "POST / HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\nContent-Length: 2, 2\r\n\r\nab",
+        "POST / HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab",
         "POST / HTTP/1.1\r\nHost: HOST\r\nContent-Length: 2 2\r\n\r\nab",
         "POST / HTTP/1.1\r\nHost: HOST\r\nContent-Length:\r\n\r\nab",
         "POST / HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: nonsense\r\n\r\nab",

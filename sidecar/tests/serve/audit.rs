@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::{Sidecar, USER, agent};
 
@@ -71,7 +71,8 @@ fn one_that_cannot_be_opened_keeps_the_sidecar_from_starting() {
     assert!(!output.status.success() && said.contains("sidecar.toml: audit: file"), "{said}");
 }
 
-/// The kernel takes no more of any file than this process may write, as a full disk does, until it may write more.
+/// The kernel takes no more of any file than this process may write, as a full disk does, until it may write more. It sends
+/// SIGXFSZ, too, which would end the process.
 #[test]
 fn a_file_that_takes_no_more_for_a_while_costs_no_line_and_status_says_so() {
     let mut sidecar = Sidecar::new();
@@ -82,18 +83,7 @@ fn a_file_that_takes_no_more_for_a_while_costs_no_line_and_status_says_so() {
             "resolvers = [\"127.0.0.1:1\"]\n[audit]\nfile = {file:?}\nmax-size = \"8M\"\nsync = \"write\"\n"
         ),
     );
-    let mut serve = Command::new("sh");
-    serve.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_understudy"), "serve"]);
-    for name in ["config", "state", "control"] {
-        serve.arg(format!("--{name}")).arg(sidecar.path(name));
-    }
-    if rustix::process::geteuid().is_root() {
-        serve.uid(USER).gid(USER);
-    }
-    let log = fs::File::create(sidecar.path("log")).unwrap();
-    serve.env_remove("container").env_remove("NOTIFY_SOCKET");
-    sidecar.process = Some(serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap());
-    sidecar.until("it answers", || sidecar.output("health", &["control"]).status.success());
+    sidecar.start(&[]);
     assert_eq!(sidecar.problems(), Vec::<String>::new());
     // By whoever it runs as: nobody else may.
     let may_write = |most: &str| {

@@ -4,6 +4,7 @@
 
 mod agent;
 mod audit;
+mod flood;
 mod json;
 mod names;
 mod notify;
@@ -264,6 +265,8 @@ fn an_expiry_is_told_by_check_and_status_and_ends_nothing() {
     let output = sidecar.output("check", &["config", "state", "control"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains("`token`") && said.contains("EXPIRED"), "{said}");
+    // It is a look, also of somebody whose files the sidecar could not read.
+    assert_eq!(fs::read_dir(sidecar.path("state")).unwrap().count(), 0);
     sidecar.start(&[]);
     assert!(sidecar.problems()[0].contains("EXPIRED on 2020-01-31"), "{:?}", sidecar.problems());
     assert!(sidecar.log().contains("EXPIRED on 2020-01-31"));

@@ -34,6 +34,38 @@ fn get(uri: &str, tls: bool, pairs: &[(&str, &str)]) -> Result<Target, Reason> {
 }
 
 #[test]
+fn a_length_is_stated_once_and_in_digits() {
+    let host = ("host", "api.example.com");
+    let post = |lengths: &[&str]| {
+        let lengths = lengths.iter().map(|length| ("content-length", *length));
+        ask(
+            Method::POST,
+            "/",
+            Version::HTTP_11,
+            Wire::Tls,
+            &[host].into_iter().chain(lengths).collect::<Vec<_>>(),
+        )
+    };
+    for lengths in [&[][..], &["0"], &["4"], &["0004"], &["18446744073709551615"]] {
+        assert!(post(lengths).is_ok(), "{lengths:?}");
+    }
+    for lengths in [
+        &["4, 4"][..],
+        &["4", "4"],
+        &["4,4"],
+        &["4", "5"],
+        &["+4"],
+        &["-0"],
+        &["4 "],
+        &["0x4"],
+        &[""],
+        &["18446744073709551616"],
+    ] {
+        assert_eq!(post(lengths), Err(Reason::Malformed), "{lengths:?}");
+    }
+}
+
+#[test]
 fn the_name_must_be_that_of_the_connection() {
     for (host, wanted) in [
         ("api.example.com", Ok("api.example.com")),
