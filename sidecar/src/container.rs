@@ -164,10 +164,11 @@ impl Container {
 
     /// By one thread at a time.
     fn exchange_rights(&self, rights: Rights) {
-        let before = self.rights.swap(Arc::new(rights));
-        let after = self.rights();
-        let gone = before.values.iter().filter(|value| !after.values.contains(value));
+        let before = self.rights();
+        let gone = before.values.iter().filter(|value| !rights.values.contains(value));
+        // First: whoever sees the new ones finds all that there was.
         self.holdings.keep_former(gone.cloned());
+        self.rights.store(Arc::new(rights));
     }
 
     /// Another number than before once its rights were set anew, or a limit was passed.

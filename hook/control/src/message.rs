@@ -266,7 +266,7 @@ pub enum Write {
     MergeJson,
     /// `content` is `KEY=value` lines, which take the place of those of the same keys.
     MergeEnv,
-    /// `content` is lines that are added at the end, but for those that are there.
+    /// `content` is lines that are put in front, where they are found first, and nowhere else.
     MergeLines,
     /// `content` is a block of a text for people, between marks of ours, which takes the place of an earlier one; an
     /// empty one only removes that.
@@ -279,6 +279,7 @@ pub enum Write {
 pub struct LoginFile {
     /// Absolute, or `~/…` for the container user's home.
     pub path: String,
-    /// JSON pointers (RFC 6901) to the strings that are credentials; a `*` segment stands for every member.
+    /// JSON pointers (RFC 6901) to the strings that are credentials; a `*` segment stands for every member. In other files
+    /// `env:KEY`, `yaml:KEY`, `url`, `pgpass` or `private-key`.
     pub pointers: Vec<String>,
 }

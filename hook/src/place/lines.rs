@@ -1,14 +1,15 @@
-//! Adds lines to a file that belongs to somebody else, such as `known_hosts`.
+//! Puts lines into a file that belongs to somebody else, such as `known_hosts` or `.pgpass`, of which some clients take the
+//! first that fits.
 
-/// What is there stays as it is; lines of ours that are not among it come at the end.
+/// Ours, and then what else is there as it is.
 pub(crate) fn merge(existing: &[u8], ours: &str) -> Vec<u8> {
-    let mut text = existing.to_vec();
-    if !text.is_empty() && !text.ends_with(b"\n") {
-        text.push(b'\n');
+    let mut text: Vec<u8> = ours.lines().flat_map(|line| line.bytes().chain([b'\n'])).collect();
+    let is_ours = |line: &[u8]| ours.lines().any(|own| own.as_bytes() == line.trim_ascii_end());
+    for line in existing.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_ours(line)) {
+        text.extend_from_slice(line);
     }
-    let is_there = |line: &&str| existing.split(|byte| *byte == b'\n').any(|other| other == line.as_bytes());
-    for line in ours.lines().filter(|line| !is_there(line)) {
-        text.extend(line.bytes().chain([b'\n']));
+    if !text.ends_with(b"\n") {
+        text.push(b'\n');
     }
     text
 }
@@ -18,13 +19,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn theirs_stay_and_ours_are_there_once() {
+    fn ours_come_first_and_once_and_theirs_stay() {
         for (existing, wanted) in [
             ("", "a 1\nb 2\n"),
-            ("c 3", "c 3\na 1\nb 2\n"),
-            ("b 2\nc 3\n", "b 2\nc 3\na 1\n"),
+            ("c 3", "a 1\nb 2\nc 3\n"),
+            ("b 2\nc 3\n", "a 1\nb 2\nc 3\n"),
+            ("c 3\na 1\r\nb 2", "a 1\nb 2\nc 3\n"),
             ("a 1\nb 2\n", "a 1\nb 2\n"),
-            ("a 11\n", "a 11\na 1\nb 2\n"),
+            ("a 11\n\n# c\n", "a 1\nb 2\na 11\n\n# c\n"),
         ] {
             let merged = merge(existing.as_bytes(), "a 1\nb 2\n");
             assert_eq!(String::from_utf8(merged.clone()).unwrap(), wanted, "{existing:?}");

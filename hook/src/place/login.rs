@@ -8,6 +8,8 @@ use serde_json::Value;
 const ENVIRONMENT: &str = "env:";
 const YAML: &str = "yaml:";
 const URL: &str = "url";
+/// Lines of libpq's file of passwords (PostgreSQL's manual, "The Password File").
+const PGPASS: &str = "pgpass";
 /// The whole file is a private key (PEM, RFC 7468), compared without its frame and its line breaks.
 const PRIVATE_KEY: &str = "private-key";
 
@@ -104,6 +106,9 @@ fn values<'a>(text: &'a str, pointer: &str) -> Option<Vec<&'a str>> {
     if pointer == URL {
         return Some(text.lines().filter_map(password).collect());
     }
+    if pointer == PGPASS {
+        return Some(text.lines().filter_map(of_pgpass).collect());
+    }
     let (key, separator) = match (pointer.strip_prefix(ENVIRONMENT), pointer.strip_prefix(YAML)) {
         (Some(key), _) => (key, '='),
         (None, Some(key)) => (key, ':'),
@@ -124,6 +129,21 @@ fn password(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once("://")?;
     let (user, _) = rest.split('/').next()?.rsplit_once('@')?;
     Some(user.split_once(':').map_or(user, |(_, password)| password))
+}
+
+/// Of `host:port:database:user:password`, in which a backslash takes its meaning from the sign that follows. What is escaped
+/// in a password is taken as it is, and is then no stand-in.
+fn of_pgpass(line: &str) -> Option<&str> {
+    if line.starts_with('#') {
+        return None;
+    }
+    let mut escaped = false;
+    let is_separator = |sign: char| {
+        let taken = escaped;
+        escaped = sign == '\\' && !taken;
+        sign == ':' && !taken
+    };
+    line.splitn(5, is_separator).nth(4)
 }
 
 fn unquoted(value: &str) -> &str {
@@ -210,6 +230,31 @@ mod tests {
         for real in [&framed("sk-real"), "sk-real", &(framed("other") + &framed("sk-real")), &framed("")] {
             let error = verdict(real, &["private-key"]).unwrap_err();
             assert_eq!(error, LoginError::Credential { pointer: "private-key".to_owned() }, "{real}");
+        }
+    }
+
+    #[test]
+    fn lines_of_password_files_are_understood() {
+        for fine in [
+            "",
+            "db.example:5432:*:app:sk-stand-in\n*:*:*:*:other\r\n",
+            "# host:port:database:user:sk-real\nno password here\n",
+            r"a\:b\\:5432:*:app:other",
+            "db.example:5432:*:app:",
+        ] {
+            verdict(fine, &["pgpass"]).unwrap();
+        }
+        for real in [
+            "db.example:5432:*:app:sk-real",
+            "db.example:5432:*:app:sk-stand-in\nb.example:5432:*:app:sk-real:and:more\n",
+            r"a\:b:5432:*:app:sk-real",
+            r"a\\:5432:*:app:sk-real",
+            r"db.example:5432:*:app:sk-stand\-in",
+            "::::sk-real",
+            " # x:5432:*:app:sk-real",
+        ] {
+            let error = verdict(real, &["pgpass"]).unwrap_err();
+            assert_eq!(error, LoginError::Credential { pointer: "pgpass".to_owned() }, "{real}");
         }
     }
 

@@ -328,6 +328,27 @@ fn an_ssh_key_that_is_no_stand_in_keeps_the_container_from_starting_and_stays() 
         try_place(&root, &placement).unwrap();
         assert_eq!(fs::read_to_string(at("id_ed25519")).unwrap(), framed("new"));
         let known = fs::read_to_string(at("known_hosts")).unwrap();
-        assert_eq!(known, "b.example ssh-rsa BBBB\na.example ssh-ed25519 AAAA\n");
+        assert_eq!(known, "a.example ssh-ed25519 AAAA\nb.example ssh-rsa BBBB\n");
     }
+}
+
+#[test]
+fn a_password_file_with_a_real_password_keeps_the_container_from_starting_and_ours_are_found_first() {
+    let mut placement = file("~/.pgpass", Write::MergeLines, "db.example:5432:*:app:new\n");
+    placement.login_files =
+        vec![LoginFile { path: "~/.pgpass".to_owned(), pointers: vec!["pgpass".to_owned()] }];
+    placement.stand_ins = vec!["old".to_owned(), "new".to_owned()];
+    let (scratch, root) = scratch();
+    let path = scratch.path().join("home/agent/.pgpass");
+    for real in ["db.example:5432:*:app:real\n", "other.example:*:*:me:real"] {
+        fs::write(&path, real).unwrap();
+        let text = format!("{:#}", try_place(&root, &placement).unwrap_err());
+        assert!(text.contains(".pgpass") && text.contains("not a stand-in"), "{text}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), real);
+    }
+    // Of an earlier start, when the secret had another name.
+    fs::write(&path, "db.example:5432:*:app:old\n# mine\n").unwrap();
+    try_place(&root, &placement).unwrap();
+    let now = fs::read_to_string(&path).unwrap();
+    assert_eq!(now, "db.example:5432:*:app:new\ndb.example:5432:*:app:old\n# mine\n");
 }

@@ -41,6 +41,11 @@ impl Fault {
         Self { reason: None, detail: detail.to_owned(), rule: None, secret: None }
     }
 
+    /// The same, told otherwise.
+    pub(super) fn reworded(self, words: impl FnOnce(String) -> String) -> Self {
+        Self { detail: words(self.detail), ..self }
+    }
+
     pub(super) fn about(self, secret: &str) -> Self {
         Self { secret: Some(secret.to_owned()), ..self }
     }

@@ -8,32 +8,36 @@ mod derivations;
 mod door;
 pub mod message;
 mod pump;
+mod scrubber;
 mod sessions;
 mod upstream;
 mod wire;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
-use understudy_policies::HostName;
+use understudy_policies::{HostName, PolicySet};
 
 pub use self::sessions::Sessions;
 
 pub(super) use self::door::ALPN;
 use self::door::Visitor;
 use self::message::{CancelKey, Opening, Startup, say};
+use self::scrubber::Scrubber;
 use self::sessions::Target;
 use self::upstream::{Upstream, Use};
 use super::line::{Fault, Line};
 use super::relay::Passed;
 use crate::container::Container;
 use crate::credentials::Vault;
-use crate::credentials::scrub::Replacer;
+use crate::credentials::postgres::Login;
 use crate::decide::{Permit, decide_postgres};
 use crate::dns::Origin;
 use crate::operator::{ended, within_limits, within_rate};
@@ -42,6 +46,8 @@ use crate::reason::Reason;
 
 /// For a side to read what it was told last, or to notice that the other one has gone.
 const FAREWELL: Duration = Duration::from_secs(3);
+/// The most characters that are told of why a server lets nobody in.
+const LONGEST_WHY: usize = 1000;
 
 /// A connection to such a server.
 pub(super) struct Postgres {
@@ -61,8 +67,11 @@ pub(super) fn server<'o>(
     port: u16,
 ) -> Option<&'o HostName> {
     let Origin::Name(name) = origin else { return None };
-    let declared = vault.postgres_at(name, port).next().is_some();
-    (declared || container.rights().policy.is_about_postgres(name, port)).then_some(name)
+    is_server(vault, &container.rights().policy, name, port).then_some(name)
+}
+
+pub(super) fn is_server(vault: &Vault, policy: &PolicySet, host: &HostName, port: u16) -> bool {
+    vault.postgres_at(host, port).next().is_some() || policy.is_about_postgres(host, port)
 }
 
 impl Postgres {
@@ -125,6 +134,10 @@ struct Session<'s> {
 /// A session that the server is ready for.
 struct Begun {
     upstream: Upstream,
+    /// What it has said so far, as the container may see it.
+    greeting: Bytes,
+    scrubber: Scrubber,
+    passed: Arc<Passed>,
     secret: String,
     permit: Permit,
 }
@@ -134,12 +147,14 @@ impl Session<'_> {
     async fn begin(&self, visitor: &mut Visitor, line: &mut Line) -> Result<Begun, upstream::Refused> {
         let Self { host, port, startup, container, gateway } = self;
         let patience = gateway.limits().handshake;
-        if let Some(negotiation) = startup.negotiation() {
-            visitor.say(&negotiation).await?;
-        }
         let (vault, rights) = (gateway.vault().current(), container.rights());
         let turns = &container.postgres.derivations;
-        let login = visitor.login(startup.user(), &vault, &rights.grants, (host, *port), turns);
+        let login = async {
+            if let Some(negotiation) = startup.negotiation() {
+                visitor.say(&negotiation).await?;
+            }
+            visitor.login(startup.user(), &vault, &rights.grants, (host, *port), turns).await
+        };
         let secret =
             timeout(patience, login).await.map_err(|_| Fault::new(Reason::Timeout, "no login in time"));
         let secret = match secret? {
@@ -155,15 +170,26 @@ impl Session<'_> {
         within_limits(container).map_err(Fault::of)?;
         within_rate(container, &permit).map_err(Fault::of)?;
         let using = Use::of(&vault, &secret, host, *port)?;
-        let connecting = timeout(patience, upstream::connect(gateway, &permit, &using, startup, turns));
+        let (passed, mut scrubber) = (Passed::new(container), Scrubber::new(container, gateway.vault()));
+        let connecting =
+            timeout(patience, upstream::connect(gateway, &permit, &using, startup, turns, &passed));
         let late = |_| Fault::new(Reason::UpstreamTimeout, &format!("{host}: no session in time"));
-        let upstream = connecting.await.map_err(late)??;
-        Ok(Begun { upstream, secret, permit })
+        let connected = connecting.await.map_err(late)?;
+        let heard = match connected {
+            Ok(mut upstream) => {
+                heard(&mut upstream, &mut scrubber, &passed).map(|greeting| (upstream, greeting))
+            }
+            Err(refused) => Err(as_told(refused, &mut scrubber, &passed)),
+        };
+        line.entry(|entry| entry.scrubbed = scrubber.replaced());
+        let (upstream, greeting) = heard?;
+        Ok(Begun { upstream, greeting, scrubber, passed, secret, permit })
     }
 
     async fn run(&self, mut visitor: Visitor, begun: Begun, line: &mut Line) -> Result<(), Fault> {
         let Self { host, port, startup, container, gateway } = self;
-        let Begun { upstream: Upstream { stream, greeting, key }, secret, permit } = begun;
+        let Begun { upstream, greeting, scrubber, passed, secret, permit } = begun;
+        let Upstream { stream, key, login, .. } = upstream;
         let mut hello = say::ok();
         let registered = match key {
             Some(key) => {
@@ -176,15 +202,13 @@ impl Session<'_> {
             None => None,
         };
         hello.extend(greeting);
-        visitor.say(&hello).await?;
-        let passed = Passed::new(container);
         line.passes(permit.rule(), &passed);
-        let replacer =
-            Replacer::new(container.holdings.scrub(&gateway.vault().current(), &container.rights().grants));
-        let (mut ends, mut down) = pump::ends(visitor.stream, stream, replacer);
+        let late = |_| Fault::new(Reason::Timeout, "logged in, and not listening");
+        timeout(gateway.limits().handshake, visitor.say(&hello)).await.map_err(late)??;
+        let (mut ends, mut down) = pump::ends(visitor.stream, stream, scrubber);
         let result = tokio::select! {
             result = pump::pump(&mut ends, &mut down, &passed) => result,
-            fault = self.withdrawn(&secret) => Err(fault),
+            fault = self.withdrawn(&secret, &login) => Err(fault),
         };
         if let Err(fault) = &result {
             down.tell(&last_words(None, fault)).await;
@@ -194,8 +218,8 @@ impl Session<'_> {
         result
     }
 
-    /// Returns once policy or grants do not allow it any more.
-    async fn withdrawn(&self, secret: &str) -> Fault {
+    /// Returns once policy, grants or what is declared of the secret do not allow it any more.
+    async fn withdrawn(&self, secret: &str, login: &Login) -> Fault {
         let mut changing = self.container.changing();
         loop {
             if let Some(denial) = ended(self.container) {
@@ -209,10 +233,65 @@ impl Session<'_> {
             if let Err(denial) = still {
                 return Fault::changed(denial);
             }
+            if let Err(fault) = self.still_declared(secret, login) {
+                return fault;
+            }
             if changing.changed().await.is_err() {
                 return Fault::new(Reason::Revoked, "");
             }
         }
+    }
+
+    fn still_declared(&self, secret: &str, login: &Login) -> Result<(), Fault> {
+        let Self { host, port, gateway, .. } = self;
+        let vault = gateway.vault().current();
+        let server = vault.secret(secret).and_then(|secret| secret.declaration().postgres.as_ref());
+        match server {
+            Some(server) if !server.is_at(host, *port) => {
+                let detail = format!("secret `{secret}` was changed, and is not for {host}:{port} any more");
+                Err(Fault::new(Reason::CredentialMisdirected, &detail))
+            }
+            Some(server) if server.allows(login) => Ok(()),
+            _ => {
+                let detail =
+                    format!("secret `{secret}` was changed (its user, sslmode or auth); connect again");
+                Err(Fault::new(Reason::CredentialRestricted, &detail))
+            }
+        }
+    }
+}
+
+/// What the server says before the session, as the container may see it; counted, since it does.
+fn heard(
+    upstream: &mut Upstream,
+    scrubber: &mut Scrubber,
+    passed: &Passed,
+) -> Result<Bytes, upstream::Refused> {
+    let said = Bytes::from(std::mem::take(&mut upstream.greeting));
+    let length = said.len();
+    let greeting = scrubber.whole(said);
+    if greeting.len() != length {
+        return Err(pump::another_length().into());
+    }
+    passed.pass(length).map_err(Fault::of)?;
+    passed.down.fetch_add(length as u64, Relaxed);
+    Ok(greeting)
+}
+
+/// The same of why it lets nobody in.
+fn as_told(refused: upstream::Refused, scrubber: &mut Scrubber, passed: &Passed) -> upstream::Refused {
+    let upstream::Refused { fault, sqlstate } = refused;
+    let mut length = 0;
+    let fault = fault.reworded(|why| {
+        // Before it is cut: half a value would not be found.
+        let why = scrubber.whole(why.into());
+        let why: String = String::from_utf8_lossy(&why).chars().take(LONGEST_WHY).collect();
+        length = why.len();
+        why
+    });
+    match passed.pass(length) {
+        Ok(()) => upstream::Refused { fault, sqlstate },
+        Err(denial) => Fault::of(denial).into(),
     }
 }
 
@@ -238,6 +317,7 @@ async fn cancel(
     let permit = permit.map_err(Fault::of)?;
     line.entry(|entry| entry.rule = Some(permit.rule().to_owned()));
     within_limits(container).map_err(Fault::of)?;
+    within_rate(container, &permit).map_err(Fault::of)?;
     let using = Use::of(&gateway.vault().current(), &target.secret, host, port)?;
     let talk = async {
         let (mut stream, _) = upstream::open(gateway, &permit, &using.server).await?;

@@ -8,9 +8,9 @@ mod password;
 pub mod scram;
 
 pub(super) use self::binding::Written;
-pub use self::binding::{Method, Server};
+pub use self::binding::{Login, Method, Server};
 pub(super) use self::given::environment;
-pub use self::given::passfile;
+pub use self::given::{login_file, passfile};
 pub use self::password::Password;
 
 #[cfg(test)]

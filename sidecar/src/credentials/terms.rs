@@ -89,7 +89,13 @@ pub fn terms(
     let passwords = choices.iter().flat_map(Choice::secrets);
     let passwords =
         passwords.filter_map(|secret| Some((secret.declaration().postgres.as_ref()?, secret.stand_in())));
-    placement.files.extend(postgres::passfile(passwords));
+    if let Some(file) = postgres::passfile(passwords) {
+        placement.files.push(file);
+        placement.login_files.push(postgres::login_file());
+        // A home that is kept may hold the stand-in of an earlier start.
+        let known = vault.secrets().iter().filter(|secret| secret.declaration().postgres.is_some());
+        placement.stand_ins.extend(known.flat_map(Secret::stand_ins).map(str::to_owned));
+    }
     for secret in choices.iter().flat_map(Choice::secrets) {
         let Some(key) = secret.aws_key() else { continue };
         let (file, login_file) = aws::file(key, secret.stand_in());

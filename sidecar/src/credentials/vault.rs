@@ -250,6 +250,12 @@ impl Vault {
         self.declarations().filter(is_for)
     }
 
+    /// What containers are to salt a password with: the same after every restart.
+    pub fn scram_salt(&self) -> Option<[u8; 16]> {
+        let made = ring::hmac::sign(self.key.as_ref()?.hmac(), b"understudy postgres salt 1\0");
+        made.as_ref().first_chunk().copied()
+    }
+
     /// By which containers know the sidecar when it answers for an SSH server. None without an installation key.
     pub fn ssh_host_key(&self) -> Option<HostKey> {
         self.key.as_ref().map(HostKey::of)
@@ -294,7 +300,7 @@ impl Vault {
             let (declaration, value) = (known.declaration, Some(known.loaded.value));
             return self.unusable.push(Unusable { declaration, error: known_error, value });
         }
-        self.secrets.push(Secret { declaration, loaded, former: Vec::new() });
+        self.secrets.push(Secret::new(declaration, loaded));
     }
 
     fn index(&mut self, known: &KnownStandIns) -> Result<(), VaultError> {

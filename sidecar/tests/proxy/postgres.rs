@@ -10,13 +10,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use understudy::connection::postgres::message::{message, packet, sasl_response, tls_request};
-use understudy::credentials::postgres::scram::{self, Channel};
+use understudy::credentials::postgres::scram::{self, Channel, Verifier};
 use understudy::credentials::{Grants, Rights};
 use understudy::proxy::Limits;
 use understudy_policies::{Policy, PolicySet};
 
 use crate::explained::agrees;
-use crate::world::{HOST, Options, TO_HOST, TO_OTHER, World, vault};
+use crate::world::{HOST, OTHER, Options, TO_HOST, TO_OTHER, World, declared, vault};
 
 const PASSWORD: &str = "correct-horse-battery-staple";
 
@@ -48,6 +48,12 @@ enum Way {
     KeyLater,
     /// Says that a message is longer than any.
     Endless,
+    /// Has the password in what it says before the session.
+    Greets,
+    /// Has it in why it lets nobody in, far behind.
+    Tells,
+    /// Says something else between the messages of the login.
+    Notes,
     Mute,
 }
 
@@ -126,7 +132,16 @@ async fn serve(stream: TcpStream, (tls, leaf): Shown, way: Way, seen: Arc<Mutex<
         stream.flush().await.ok()?;
         let (_, answer) = message_of(&mut stream).await?;
         keep(&answer);
-        let mut last = exchange.proof(&answer).unwrap().is_of(PASSWORD).expect("the real password");
+        let verifier = Verifier::new(PASSWORD, &[7; 16]);
+        let mut last = exchange.proof(&answer).unwrap().is_of(&verifier).expect("the real password");
+        if way == Way::Tells {
+            let text = format!("SFATAL\0VFATAL\0C3D000\0M{}{PASSWORD}\0\0", "x".repeat(985));
+            stream.write_all(&message(b'E', &[text.as_bytes()])).await.ok()?;
+            return stream.flush().await.ok();
+        }
+        if way == Way::Notes {
+            stream.write_all(&message(b'N', &[b"SNOTICE\0C00000\0Mhello\0\0"])).await.ok()?;
+        }
         if way == Way::WrongProof {
             last = last.replace("v=", "v=AAAA");
         }
@@ -136,6 +151,9 @@ async fn serve(stream: TcpStream, (tls, leaf): Shown, way: Way, seen: Arc<Mutex<
         stream.write_all(&asks(0, b"")).await.ok()?;
     }
     let mut ready = message(b'S', &[b"server_version\x0015.0\0"]);
+    if way == Way::Greets {
+        ready.extend(message(b'N', &[format!("SNOTICE\0C00000\0M{PASSWORD}\0\0").as_bytes()]));
+    }
     ready.extend(message(b'K', &[&[0, 0, 0, 9, 1, 2, 3, 4]]));
     ready.extend(message(b'Z', &[b"I"]));
     stream.write_all(&ready).await.ok()?;
@@ -231,6 +249,15 @@ impl Bed {
         stream
     }
 
+    /// As after a reload of a changed configuration.
+    fn reload(&self, password: &'static str, provider: &str) {
+        let vault = Arc::new(vault(password, &declared(provider)));
+        self.world.vault.replace(Arc::clone(&vault));
+        let rights = self.world.container.rights();
+        let (policy, grants) = (Arc::clone(&rights.policy), Arc::clone(&rights.grants));
+        self.world.container.set_rights(Rights::new(policy, grants, &vault));
+    }
+
     async fn line(&self) -> serde_json::Value {
         self.world.only_line().await
     }
@@ -263,6 +290,19 @@ async fn login(
     password: &str,
     channel: Channel,
 ) -> (Result<(), (String, String)>, Vec<u8>) {
+    let (result, key, _) = conversation(stream, user, database, password, channel).await;
+    (result, key)
+}
+
+/// The same, and all that was said to it.
+async fn conversation(
+    stream: &mut Stream,
+    user: &str,
+    database: &str,
+    password: &str,
+    channel: Channel,
+) -> (Result<(), (String, String)>, Vec<u8>, Vec<u8>) {
+    let mut said = Vec::new();
     stream.write_all(&startup(user, database)).await.unwrap();
     stream.flush().await.unwrap();
     let mut client = Some(scram::Client::new("", "client".to_owned(), channel));
@@ -270,8 +310,9 @@ async fn login(
     let mut server_proved = None;
     loop {
         let Some((kind, body)) = message_of(stream).await else { panic!("it ended without a word") };
+        said.extend_from_slice(&body);
         match (kind, body.get(..4)) {
-            (b'E', _) => return (Err(error(&body)), key),
+            (b'E', _) => return (Err(error(&body)), key, said),
             (b'R', Some([0, 0, 0, 10])) => {
                 let client = client.as_ref().unwrap();
                 stream.write_all(&sasl_response(client.mechanism(), &client.first())).await.unwrap();
@@ -286,7 +327,7 @@ async fn login(
                 assert_eq!(&body[4..], server_proved.take().unwrap().as_bytes(), "it knows the stand-in");
             }
             (b'K', _) => key = body,
-            (b'Z', _) => return (Ok(()), key),
+            (b'Z', _) => return (Ok(()), key, said),
             _ => {}
         }
         stream.flush().await.unwrap();
@@ -360,7 +401,10 @@ async fn a_container_logs_in_with_a_stand_in_and_the_relay_with_the_real_passwor
         assert_eq!(line[field], value, "{line}");
     }
     assert_eq!((&line["secrets"], &line["port"]), (&serde_json::json!(["provider"]), &5432.into()));
-    assert_eq!((&line["bytes-up"], &line["bytes-down"]), (&900_073.into(), &900_068.into()));
+    // Of what comes before the session, what is passed on is counted.
+    let (opening, greeting) = (startup("app", "app").len(), 5 + 20 + 6);
+    assert_eq!(line["bytes-up"], 900_073 + opening, "{line}");
+    assert_eq!(line["bytes-down"], 900_068 + greeting, "{line}");
     agrees(&bed.world, "postgres://app@api.example.com/app", None, &line);
     let seen = bed.seen.lock().unwrap();
     let expected = startup("app", "app")[4..].to_vec();
@@ -682,11 +726,7 @@ async fn a_request_to_cancel_reaches_the_session_of_its_container_alone() {
         bed.seen.lock().unwrap().openings.iter().filter(|o| o[..2] == [4, 210]).cloned().collect::<Vec<_>>()
     };
     let other = bed.world.container_named('b').await;
-    for (listener, to, key) in [
-        (other, TO_HOST, key.as_slice()),
-        (bed.world.listener, TO_HOST, &servers),
-        (bed.world.listener, TO_OTHER, &key),
-    ] {
+    for (listener, to, key) in [(other, TO_HOST, key.as_slice()), (bed.world.listener, TO_HOST, &servers)] {
         let mut stream: Stream = Box::new(bed.world.connect_at(listener, (to, 5432).into()).await);
         stream.write_all(&request(key)).await.unwrap();
         drop(stream.read(&mut [0]).await);
@@ -702,12 +742,179 @@ async fn a_request_to_cancel_reaches_the_session_of_its_container_alone() {
     // Once the session is over, the key is nobody's.
     stream.write_all(&message(b'X', &[])).await.unwrap();
     drop(stream.read(&mut [0]).await);
-    bed.world.audit(6).await;
+    bed.world.audit(5).await;
     let mut cancelling = bed.plain().await;
     cancelling.write_all(&request(&key)).await.unwrap();
     drop(cancelling.read(&mut [0]).await);
     assert_eq!(cancels().len(), 2);
-    let lines = bed.world.audit(7).await;
+    let lines = bed.world.audit(6).await;
     let allowed = lines.iter().filter(|line| line["method"] == "cancel" && line["decision"] == "allowed");
     assert_eq!(allowed.count(), 2, "{lines:#?}");
+}
+
+#[tokio::test]
+async fn a_request_to_cancel_is_for_the_server_of_its_session_alone() {
+    let provider =
+        "kind = \"postgres\"\nuser = \"app\"\nhosts = [\"api.example.com\", \"other.example.com\"]";
+    let rules = "[[allow]]\nhost = [\"api.example.com\", \"other.example.com\"]\npostgres = true\n";
+    let bed = Bed::of(Options { provider, rules, ..Options::default() }, Way::Good).await;
+    // As it is when a world begins, but for any rule about the other host.
+    set_policy(&bed, rules);
+    let mut stream = bed.plain().await;
+    let (told, key) = login(&mut stream, "app", "app", &bed.stand_in(), Channel::Unsupported).await;
+    assert_eq!((told, key.len()), (Ok(()), 8));
+    let request = packet(&[&80_877_102_u32.to_be_bytes(), &key[..]].concat());
+    let mut cancelling = bed.world.connect_at(bed.world.listener, (TO_OTHER, 5432).into()).await;
+    cancelling.write_all(&request).await.unwrap();
+    drop(cancelling.read(&mut [0]).await);
+    let line = bed.line().await;
+    assert_eq!(
+        (&line["host"], &line["reason"], &line["method"]),
+        (&OTHER.into(), &"foreign-credential".into(), &"cancel".into())
+    );
+}
+
+#[tokio::test]
+async fn a_request_to_cancel_counts_as_often_as_a_session_does() {
+    let bed = Bed::new().await;
+    set_policy(&bed, &format!("{RULES}rate = \"2/h\"\n"));
+    let mut stream = bed.plain().await;
+    let (told, key) = login(&mut stream, "app", "app", &bed.stand_in(), Channel::Unsupported).await;
+    assert_eq!(told, Ok(()));
+    let request = packet(&[&80_877_102_u32.to_be_bytes(), &key[..]].concat());
+    for (number, reason) in [(1, None), (2, Some("rate-limited"))] {
+        let mut cancelling = bed.plain().await;
+        cancelling.write_all(&request).await.unwrap();
+        drop(cancelling.read(&mut [0]).await);
+        let line = bed.world.audit(number).await.pop().unwrap();
+        assert_eq!(line["reason"].as_str(), reason, "{line}");
+    }
+    assert_eq!(bed.seen.lock().unwrap().openings.len(), 2);
+}
+
+#[tokio::test]
+async fn what_a_server_says_before_the_session_is_searched_and_counted() {
+    let bed = Bed::with(Way::Greets, RULES, Limits::default()).await;
+    let stand_in = bed.stand_in();
+    let mut stream = bed.plain().await;
+    let (told, _, said) = conversation(&mut stream, "app", "app", &stand_in, Channel::Unsupported).await;
+    assert_eq!(told, Ok(()));
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains(&stand_in) && !said.contains(PASSWORD), "{said}");
+    drop(stream);
+    assert_eq!(bed.line().await["scrubbed"], 1);
+
+    let bed = Bed::with(Way::Tells, RULES, Limits::default()).await;
+    let mut stream = bed.plain().await;
+    let told = login(&mut stream, "app", "app", &bed.stand_in(), Channel::Unsupported).await.0.unwrap_err();
+    assert!(told.0 == "3D000" && told.1.starts_with("understudy: upstream-failed: api.example.com: xxx"));
+    let line = bed.line().await;
+    assert_eq!(line["scrubbed"], 1);
+    for text in [told.1.as_str(), line["detail"].as_str().unwrap()] {
+        assert!(!text.contains(&PASSWORD[..6]), "{text}");
+    }
+
+    for (way, limit, passes) in [
+        (Way::Greets, "1K", true),
+        (Way::Greets, "100", false),
+        (Way::Tells, "2K", true),
+        (Way::Tells, "500", false),
+        // Not even what the container itself says of it.
+        (Way::Good, "10", false),
+    ] {
+        let bed = Bed::with(way, RULES, Limits::default()).await;
+        set_policy(&bed, &format!("max-bytes = \"{limit}\"\n{RULES}"));
+        let mut stream = bed.plain().await;
+        let told = login(&mut stream, "app", "app", &bed.stand_in(), Channel::Unsupported).await.0;
+        let stopped =
+            told.as_ref().is_err_and(|(code, text)| code == "53300" && text.contains("limit-reached"));
+        assert_eq!(stopped, !passes, "{way:?} {limit}: {told:?}");
+    }
+}
+
+#[tokio::test]
+async fn notices_between_the_messages_of_a_login_are_left_out() {
+    let bed = Bed::with(Way::Notes, RULES, Limits::default()).await;
+    drop(bed.session().await);
+}
+
+#[tokio::test]
+async fn a_session_ends_when_its_secret_would_not_log_in_so_any_more() {
+    let first = "kind = \"postgres\"\nuser = \"app\"\n";
+    for (now, reason) in [
+        ("kind = \"postgres\"\nuser = \"other\"\n", Some("credential-restricted")),
+        ("kind = \"postgres\"\nuser = \"app\"\nauth = [\"md5\"]\n", Some("credential-restricted")),
+        ("kind = \"postgres\"\nuser = \"app\"\nport = 6432\n", Some("credential-misdirected")),
+        (
+            "kind = \"postgres\"\nuser = \"app\"\nhosts = [\"other.example.com\"]\n",
+            Some("credential-misdirected"),
+        ),
+        // What a session did is allowed still.
+        (
+            "kind = \"postgres\"\nuser = \"app\"\ndatabase = \"x\"\nauth = [\"md5\", \"scram-sha-256\"]\n",
+            None,
+        ),
+        (first, None),
+    ] {
+        let bed = Bed::declared("user = \"app\"", Way::Good, RULES, Limits::default()).await;
+        let mut stream = bed.session().await;
+        bed.reload(PASSWORD, now);
+        match reason {
+            None => assert_eq!(echoed(&mut stream, b"x").await, b"x", "{now}"),
+            Some(reason) => {
+                let last = tokio::time::timeout(Duration::from_secs(20), message_of(&mut stream)).await;
+                let (kind, body) = last.expect("it goes on").unwrap();
+                let told = error(&body);
+                assert!(kind == b'E' && told.1.contains("secret `provider` was changed"), "{told:?}");
+                let line = bed.line().await;
+                assert_eq!((&line["decision"], &line["reason"]), (&"terminated".into(), &reason.into()));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_password_that_was_replaced_is_searched_for_as_it_is_and_as_it_was() {
+    const NEXT: &str = "another-horse-battery-staple";
+    const LAST: &str = "an-even-longer-password-than-those";
+    let bed = Bed::new().await;
+    let mut stream = bed.session().await;
+    for now in [NEXT, LAST] {
+        bed.reload(now, "kind = \"postgres\"\nuser = \"app\"\n");
+        for value in [PASSWORD, NEXT, LAST] {
+            let told = echoed(&mut stream, value.as_bytes()).await;
+            let known = value != LAST || now == LAST;
+            assert_eq!(told.len(), value.len());
+            assert_eq!(told != value.as_bytes(), known, "{value} of {now}");
+        }
+    }
+}
+
+/// What a client has to salt with is the same each time, so that what is made of a stand-in is made once.
+#[tokio::test]
+async fn a_failed_login_costs_no_derivation() {
+    let bed = Bed::new().await;
+    let mut salts = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        let mut stream = bed.plain().await;
+        let (told, _, said) = conversation(&mut stream, "app", "app", "x", Channel::Unsupported).await;
+        assert!(told.is_err());
+        let said = String::from_utf8_lossy(&said).into_owned();
+        salts.insert(said.split(",s=").nth(1).unwrap().split(',').next().unwrap().to_owned());
+    }
+    assert_eq!(salts.len(), 1, "{salts:?}");
+}
+
+fn set_policy(bed: &Bed, text: &str) {
+    let policy = Arc::new(PolicySet::combine(vec![Arc::new(Policy::parse("t", "t.toml", text).unwrap())]));
+    let rights = bed.world.container.rights();
+    bed.world.container.set_rights(Rights { policy, ..(*rights).clone() });
+}
+
+/// What comes back.
+async fn echoed(stream: &mut Stream, text: &[u8]) -> Vec<u8> {
+    stream.write_all(&message(b'q', &[text])).await.unwrap();
+    stream.flush().await.unwrap();
+    let answer = tokio::time::timeout(Duration::from_secs(20), message_of(stream)).await;
+    answer.unwrap().unwrap().1
 }

@@ -13,7 +13,7 @@ use super::admission;
 use super::derivations::Derivations;
 use super::message::{LONGEST_OPENING, MessageError, Opening, sasl_initial, say};
 use super::wire::{self, Stream, WireError};
-use super::{FAREWELL, nonce, random};
+use super::{FAREWELL, nonce};
 use crate::credentials::postgres::scram;
 use crate::credentials::{Grants, Vault};
 use crate::proxy::Replay;
@@ -31,14 +31,6 @@ pub(super) struct Visitor {
     pub(super) stream: Stream,
     /// SHA-256 of the certificate that it was shown.
     end_point: Option<[u8; 32]>,
-}
-
-/// A stand-in that would be known, and whose it is.
-struct Known {
-    secret: String,
-    stand_ins: Vec<String>,
-    /// Why it does not let in, if it does not.
-    closed: Option<Reason>,
 }
 
 impl Visitor {
@@ -103,28 +95,30 @@ impl Visitor {
         let first = self.answer().await?;
         let (mechanism, first) = sasl_initial(&first).map_err(unclear)?;
         let end_point = self.end_point.as_ref().map(|hash| &hash[..]);
-        let exchange = scram::Server::new(mechanism, first, end_point, &nonce()?, random()?);
+        let salt = vault.scram_salt().ok_or_else(|| Fault::new(Reason::Internal, "no installation key"))?;
+        let exchange = scram::Server::new(mechanism, first, end_point, &nonce()?, salt);
         let exchange = exchange.map_err(|error| not_proved(&error))?;
         self.say(&say::sasl_continue(exchange.first())).await?;
         let proof = exchange.proof(&self.answer().await?).map_err(|error| not_proved(&error))?;
-        let known = known(vault, &names, (host, port));
+        let (known, of) = (known(vault, &names, (host, port)), Arc::clone(vault));
         let found = turns.run(move || {
-            known.into_iter().find_map(|known| {
-                let last = known.stand_ins.iter().find_map(|stand_in| proof.is_of(stand_in))?;
-                Some((known, last))
+            known.into_iter().find_map(|secret| {
+                let last = of.secret(&secret)?.is_proved(&proof, &salt)?;
+                Some((secret, last))
             })
         });
         let found = found.await?;
         match found {
-            Some((Known { secret, closed: None, .. }, last)) => {
+            Some((secret, last)) if names.contains(&secret) => {
                 self.say(&say::sasl_final(&last)).await?;
                 Ok(secret)
             }
-            Some((Known { secret, closed: Some(reason), .. }, _)) => {
+            Some((secret, _)) => {
                 let detail = format!(
                     "the stand-in of secret `{secret}`, which is not for this container, server and user"
                 );
-                Err(Rejected { fault: Fault::new(reason, &detail), secrets: vec![secret] })
+                let fault = Fault::new(Reason::CredentialNotGranted, &detail);
+                Err(Rejected { fault, secrets: vec![secret] })
             }
             None => {
                 let detail = format!("a password for {user} that is not the stand-in of a secret");
@@ -183,20 +177,11 @@ impl From<Fault> for Refused {
 }
 
 /// Those that let in first, and then all others of that server, so that the record says whose it was. Not those of other
-/// servers: each costs a derivation.
-fn known(vault: &Vault, names: &[String], (host, port): (&HostName, u16)) -> Vec<Known> {
-    let mut known: Vec<Known> = Vec::new();
-    for secret in vault.secrets() {
-        let Some(server) = &secret.declaration().postgres else { continue };
-        if !server.is_at(host, port) {
-            continue;
-        }
-        let lets_in = names.iter().any(|name| name == secret.name());
-        let closed = (!lets_in).then_some(Reason::CredentialNotGranted);
-        let stand_ins = secret.stand_ins().map(str::to_owned).collect();
-        known.push(Known { secret: secret.name().to_owned(), stand_ins, closed });
-    }
-    known.sort_by_key(|known| known.closed.is_some());
+/// servers: each costs something the first time.
+fn known(vault: &Vault, names: &[String], (host, port): (&HostName, u16)) -> Vec<String> {
+    let mut known: Vec<String> =
+        vault.postgres_at(host, port).map(|declaration| declaration.name.clone()).collect();
+    known.sort_by_key(|name| !names.contains(name));
     known
 }
 

@@ -252,9 +252,6 @@ pub struct Told {
 }
 
 impl Told {
-    /// The most characters of a server's message that are told.
-    const LONGEST: usize = 1000;
-
     pub fn parse(mut body: &[u8]) -> Result<Self, MessageError> {
         let (mut sqlstate, mut text) = (String::new(), String::new());
         loop {
@@ -262,7 +259,7 @@ impl Told {
             let Some((kind, value)) = field.split_first() else { break };
             match kind {
                 b'C' => sqlstate = String::from_utf8_lossy(value).into_owned(),
-                b'M' => text = String::from_utf8_lossy(value).chars().take(Self::LONGEST).collect(),
+                b'M' => text = String::from_utf8_lossy(value).into_owned(),
                 _ => {}
             }
         }

@@ -5,14 +5,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf, split};
+use tokio::task::consume_budget;
 use tokio::time::timeout;
 
 use super::super::line::Fault;
 use super::super::relay::Passed;
 use super::FAREWELL;
 use super::message::{Frames, Unexpected};
+use super::scrubber::Scrubber;
 use super::wire::Stream;
-use crate::credentials::scrub::Replacer;
 use crate::reason::Reason;
 
 /// Read at once.
@@ -24,7 +25,7 @@ pub(super) struct Down {
     /// Where in them what was read ends, and what was written.
     incoming: Frames,
     outgoing: Frames,
-    replacer: Replacer,
+    scrubber: Scrubber,
 }
 
 pub(super) struct Ends {
@@ -33,13 +34,20 @@ pub(super) struct Ends {
     to_server: WriteHalf<Stream>,
 }
 
-pub(super) fn ends(container: Stream, server: Stream, replacer: Replacer) -> (Ends, Down) {
+pub(super) fn ends(container: Stream, server: Stream, scrubber: Scrubber) -> (Ends, Down) {
     let (from_container, stream) = split(container);
     let (from_server, to_server) = split(server);
     (
         Ends { from_container, from_server, to_server },
-        Down { stream, incoming: Frames::default(), outgoing: Frames::default(), replacer },
+        Down { stream, incoming: Frames::default(), outgoing: Frames::default(), scrubber },
     )
+}
+
+/// Why nothing comes from the container any more.
+enum Ended {
+    ByContainer,
+    /// It takes no more; why, it says itself.
+    ByServer(std::io::Error),
 }
 
 /// Ok once the container or the server has ended the session.
@@ -48,6 +56,8 @@ pub(super) async fn pump(ends: &mut Ends, down: &mut Down, passed: &Passed) -> R
     let up = async {
         let mut chunk = BytesMut::new();
         loop {
+            // TLS can have more to give than its socket: a way that is always ready must not keep the other waiting.
+            consume_budget().await;
             chunk.clear();
             chunk.reserve(CHUNK);
             match from_container.read_buf(&mut chunk).await {
@@ -57,15 +67,21 @@ pub(super) async fn pump(ends: &mut Ends, down: &mut Down, passed: &Passed) -> R
                 Err(error) => return Err(gone(&error)),
             }
             passed.pass(chunk.len()).map_err(Fault::of)?;
-            to_server.write_all(&chunk).await.map_err(|error| failed(&error))?;
-            to_server.flush().await.map_err(|error| failed(&error))?;
+            let sent = async {
+                to_server.write_all(&chunk).await?;
+                to_server.flush().await
+            };
+            if let Err(error) = sent.await {
+                return Ok(Ended::ByServer(error));
+            }
             passed.up.fetch_add(chunk.len() as u64, Relaxed);
         }
         drop(to_server.shutdown().await);
-        Ok(())
+        Ok(Ended::ByContainer)
     };
     let down = async {
         loop {
+            consume_budget().await;
             let mut chunk = BytesMut::with_capacity(CHUNK);
             match from_server.read_buf(&mut chunk).await {
                 Ok(0) => return down.end().await,
@@ -77,13 +93,17 @@ pub(super) async fn pump(ends: &mut Ends, down: &mut Down, passed: &Passed) -> R
         }
     };
     tokio::pin!(up, down);
-    tokio::select! {
-        biased;
+    // In no order: the first one could always be ready.
+    let ended = tokio::select! {
         result = &mut down => return result,
         result = &mut up => result?,
+    };
+    match (timeout(FAREWELL, down).await, ended) {
+        (Ok(result), _) => result,
+        // Nobody is there for what still comes.
+        (Err(_), Ended::ByContainer) => Ok(()),
+        (Err(_), Ended::ByServer(error)) => Err(failed(&error)),
     }
-    // Nobody is there for what still comes.
-    timeout(FAREWELL, down).await.unwrap_or(Ok(()))
 }
 
 impl Down {
@@ -91,14 +111,13 @@ impl Down {
         let unexpected = |error: Unexpected| Fault::new(Reason::UpstreamFailed, &error.to_string());
         // Before any of it is passed on.
         self.incoming.advance(&chunk).map_err(unexpected)?;
-        let expected = self.replacer.held() + chunk.len();
-        let text = self.replacer.push(chunk.freeze());
+        let expected = self.scrubber.held() + chunk.len();
+        let text = self.scrubber.push(chunk.freeze());
         // What may be the beginning of a value waits for the rest of its message, and no longer: the client answers it.
-        let rest = if self.incoming.is_between() { self.replacer.finish() } else { Bytes::new() };
+        let rest = if self.incoming.is_between() { self.scrubber.finish() } else { Bytes::new() };
         // A message that got longer or shorter would be another one.
-        if text.len() + rest.len() + self.replacer.held() != expected {
-            let detail = "a real value was to be replaced, and its length would have changed";
-            return Err(Fault::new(Reason::UnreadableAnswer, detail));
+        if text.len() + rest.len() + self.scrubber.held() != expected {
+            return Err(another_length());
         }
         passed.pass(text.len() + rest.len()).map_err(Fault::of)?;
         for piece in [text, rest] {
@@ -123,14 +142,14 @@ impl Down {
     }
 
     async fn end(&mut self) -> Result<(), Fault> {
-        let rest = self.replacer.finish();
+        let rest = self.scrubber.finish();
         self.stream.write_all(&rest).await.map_err(|error| gone(&error))?;
         drop(self.stream.shutdown().await);
         Ok(())
     }
 
     pub(super) fn replaced(&self) -> u64 {
-        self.replacer.replaced()
+        self.scrubber.replaced()
     }
 
     /// The last that the container hears, if it can hear it.
@@ -145,6 +164,11 @@ impl Down {
     }
 }
 
+pub(super) fn another_length() -> Fault {
+    let detail = "a real value was to be replaced, and its length would have changed";
+    Fault::new(Reason::UnreadableAnswer, detail)
+}
+
 /// Without the goodbye of TLS, as many clients end.
 fn is_end(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::UnexpectedEof
@@ -156,4 +180,75 @@ fn gone(error: &std::io::Error) -> Fault {
 
 fn failed(error: &std::io::Error) -> Fault {
     Fault::new(Reason::UpstreamFailed, &format!("the server broke off: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll};
+    use std::time::Duration;
+
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::container::Container;
+    use crate::credentials::{Rights, Vault};
+    use crate::current::Current;
+    use crate::dns::SyntheticNames;
+
+    /// Always has more of what it says, and takes whatever comes.
+    struct Flood {
+        says: &'static [u8],
+        heard: Arc<Notify>,
+    }
+
+    impl AsyncRead for Flood {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            buf.put_slice(self.says);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Flood {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.heard.notify_one();
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_way_that_is_always_ready_does_not_keep_the_other_waiting() {
+        let id = "a".repeat(64).parse().unwrap();
+        let (rights, names) = (Rights::default(), SyntheticNames::default());
+        let container = Container::new(id, None, "generic".to_owned(), rights, names, Vec::new());
+        let container = Arc::new(container);
+        let (container_hears, server_hears) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let one = Flood { says: b"Q\0\0\0\x04", heard: Arc::clone(&container_hears) };
+        let other = Flood { says: b"Z\0\0\0\x05I", heard: Arc::clone(&server_hears) };
+        let pumping = tokio::spawn(async move {
+            let scrubber = Scrubber::new(&container, &Current::<Vault>::default());
+            let (mut ends, mut down) = ends(Box::new(one), Box::new(other), scrubber);
+            pump(&mut ends, &mut down, &Passed::new(&container)).await
+        });
+        for heard in [container_hears, server_hears] {
+            let heard = timeout(Duration::from_secs(20), heard.notified());
+            assert!(heard.await.is_ok());
+        }
+        pumping.abort();
+    }
 }

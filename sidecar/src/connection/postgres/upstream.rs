@@ -1,6 +1,7 @@
 //! The server's side: its certificate is verified, and the real password logs in the way that its secret allows.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use ring::digest;
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -9,13 +10,14 @@ use tokio_rustls::TlsConnector;
 use understudy_policies::HostName;
 
 use super::super::line::Fault;
+use super::super::relay::Passed;
 use super::super::splice::dial;
 use super::derivations::Derivations;
 use super::message::{Asked, CancelKey, MessageError, Startup, Told, message, sasl_response, tls_request};
 use super::wire::{self, Stream, WireError};
 use crate::credentials::Vault;
 use crate::credentials::postgres::scram::{self, Channel};
-use crate::credentials::postgres::{Method, Password, Server};
+use crate::credentials::postgres::{Login, Method, Password, Server};
 use crate::decide::Permit;
 use crate::proxy::Gateway;
 use crate::reason::Reason;
@@ -25,6 +27,9 @@ const LONGEST: usize = 30_000;
 /// Of all that a server says between the login and its readiness.
 const LONGEST_GREETING: usize = 256 * 1024;
 
+/// Between two messages about the login.
+const MOST_NOTICES: usize = 16;
+
 /// A session that is ready.
 pub(super) struct Upstream {
     pub(super) stream: Stream,
@@ -32,9 +37,10 @@ pub(super) struct Upstream {
     pub(super) greeting: Vec<u8>,
     /// By which it cancels.
     pub(super) key: Option<CancelKey>,
+    pub(super) login: Login,
 }
 
-/// Why there is no session. The server's own code is told on.
+/// Why there is no session, with what the server has said of it as it is. Its own code is told on.
 pub(super) struct Refused {
     pub(super) fault: Fault,
     pub(super) sqlstate: Option<String>,
@@ -75,11 +81,18 @@ pub(super) async fn connect(
     using: &Use,
     startup: &Startup,
     turns: &Derivations,
+    passed: &Passed,
 ) -> Result<Upstream, Refused> {
-    let (mut stream, channel) = open(gateway, permit, &using.server).await?;
+    let server = &using.server;
+    let (mut stream, channel) = open(gateway, permit, server).await?;
     let talk = Talk { host: permit.host(), using, turns };
-    talk.send(&mut stream, &startup.packet(using.server.user())).await?;
-    talk.login(&mut stream, channel).await?;
+    let opening = startup.packet(server.user());
+    // All but the names in it is what the container likes.
+    passed.pass(opening.len()).map_err(Fault::of)?;
+    talk.send(&mut stream, &opening).await?;
+    passed.up.fetch_add(opening.len() as u64, Relaxed);
+    let by = talk.login(&mut stream, channel).await?;
+    let login = Login { user: server.user().to_owned(), over_tls: server.is_over_tls(), by };
     let (mut greeting, mut key) = (Vec::new(), None);
     loop {
         let (kind, body) = talk.receive(&mut stream).await?;
@@ -92,7 +105,7 @@ pub(super) async fn connect(
             return Err(talk.failed("it says too much before it is ready").into());
         }
         if kind == b'Z' {
-            return Ok(Upstream { stream, greeting, key });
+            return Ok(Upstream { stream, greeting, key, login });
         }
     }
 }
@@ -170,19 +183,25 @@ struct Talk<'t> {
 }
 
 impl Talk<'_> {
-    async fn login(&self, stream: &mut Stream, channel: Channel) -> Result<(), Refused> {
+    /// How it was let in.
+    async fn login(&self, stream: &mut Stream, channel: Channel) -> Result<Method, Refused> {
         let server = &self.using.server;
-        match self.asked(stream).await? {
-            Asked::Sasl(mechanisms) => return self.scram(stream, &mechanisms, channel).await,
+        let by = match self.asked(stream).await? {
+            Asked::Sasl(mechanisms) => {
+                self.scram(stream, &mechanisms, channel).await?;
+                Method::Scram
+            }
             Asked::Md5 { salt } => {
                 self.may(Method::Md5)?;
                 let answer = self.using.password.md5(server.user(), salt);
                 self.send(stream, &message(b'p', &[answer.as_bytes(), &[0]])).await?;
+                Method::Md5
             }
             Asked::Password => {
                 self.may(Method::Password)?;
                 let answer = self.using.password.in_clear();
                 self.send(stream, &message(b'p', &[&answer, &[0]])).await?;
+                Method::Password
             }
             Asked::Nothing => {
                 return Err(self
@@ -197,9 +216,9 @@ impl Talk<'_> {
             Asked::SaslContinue(_) | Asked::SaslFinal(_) => {
                 return Err(self.unclear(MessageError::Malformed));
             }
-        }
+        };
         match self.asked(stream).await? {
-            Asked::Nothing => Ok(()),
+            Asked::Nothing => Ok(by),
             _ => Err(self.unclear(MessageError::Malformed)),
         }
     }
@@ -236,11 +255,7 @@ impl Talk<'_> {
             // Whoever lets in without it does not know the password.
             return Err(scram_failed(scram::ScramError::Server).into());
         };
-        proved.verify(&last).map_err(scram_failed)?;
-        match self.asked(stream).await? {
-            Asked::Nothing => Ok(()),
-            _ => Err(self.unclear(MessageError::Malformed)),
-        }
+        Ok(proved.verify(&last).map_err(scram_failed)?)
     }
 
     fn may(&self, method: Method) -> Result<(), Fault> {
@@ -258,14 +273,19 @@ impl Talk<'_> {
         Err(Fault::new(Reason::CredentialInClear, &format!("{}: {detail}", self.host)))
     }
 
+    /// Notices are left out: nobody is there yet who could make use of them.
     async fn asked(&self, stream: &mut Stream) -> Result<Asked, Refused> {
-        match self.receive(stream).await? {
-            (b'R', body) => Asked::parse(&body).map_err(|error| self.unclear(error)),
-            _ => Err(self.unclear(MessageError::Malformed)),
+        for _ in 0..=MOST_NOTICES {
+            match self.receive(stream).await? {
+                (b'R', body) => return Asked::parse(&body).map_err(|error| self.unclear(error)),
+                (b'N', _) => {}
+                _ => break,
+            }
         }
+        Err(self.unclear(MessageError::Malformed))
     }
 
-    /// Notices are left out, and of an error is made what it is.
+    /// Of an error is made what it is.
     async fn receive(&self, stream: &mut Stream) -> Result<(u8, Vec<u8>), Refused> {
         let received = wire::message(stream, LONGEST).await;
         let (kind, body) = received.map_err(|error| match error {
@@ -279,10 +299,10 @@ impl Talk<'_> {
         let user = self.using.server.user();
         // Its own password, and not the stand-in, is what it has not accepted.
         let whose = match told.sqlstate.as_str() {
-            "28P01" => format!(" (the real password of secret `{}` for {user})", self.using.secret),
+            "28P01" => format!("(the real password of secret `{}` for {user}) ", self.using.secret),
             _ => String::new(),
         };
-        let fault = self.failed(&format!("{}{whose}", told.text));
+        let fault = self.failed(&format!("{whose}{}", told.text));
         Err(Refused { fault, sqlstate: Some(told.sqlstate) })
     }
 

@@ -32,6 +32,14 @@ pub enum Method {
     Password,
 }
 
+/// How somebody logged in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    pub user: String,
+    pub over_tls: bool,
+    pub by: Method,
+}
+
 /// The keys of a declaration that are about it.
 pub(in crate::credentials) struct Written<'a> {
     pub(in crate::credentials) hosts: &'a Option<Spanned<OneOrMany<String>>>,
@@ -72,6 +80,11 @@ impl Server {
 
     pub fn may_ask_by(&self, method: Method) -> bool {
         self.methods.contains(&method)
+    }
+
+    /// Whether one may log in so.
+    pub fn allows(&self, login: &Login) -> bool {
+        self.user == login.user && (login.over_tls || !self.tls) && self.may_ask_by(login.by)
     }
 
     /// `db.example.com`, or `db.example.com:6432`.

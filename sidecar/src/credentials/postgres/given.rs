@@ -1,12 +1,14 @@
 //! What an unmodified client finds in a container: the variables of libpq, or one URL, and a file of passwords.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use understudy_control::{PlacedFile, Write};
+use understudy_control::{LoginFile, PlacedFile, Write};
 
 use super::Server;
 
 /// Where libpq looks for passwords by host, port, database and user.
 const PASSFILE: &str = "~/.pgpass";
+/// In the words of `place`: what its lines end with.
+const PGPASS: &str = "pgpass";
 
 /// Of a secret that names a variable, that one with a URL; of another one, those that libpq reads (`PGHOST` …).
 pub(in crate::credentials) fn environment(
@@ -30,6 +32,11 @@ pub(in crate::credentials) fn environment(
         ("PGDATABASE", server.database().map(str::to_owned)),
     ];
     named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// A real password there is not passed over: the container is refused.
+pub fn login_file() -> LoginFile {
+    LoginFile { path: PASSFILE.to_owned(), pointers: vec![PGPASS.to_owned()] }
 }
 
 /// For several secrets at once, and for clients that are told of host and user otherwise.

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::super::secret::SecretValue;
 use super::super::vault::Secret;
-use super::scram::{Challenge, Proved};
+use super::scram::{Challenge, Proof, Proved};
 
 /// Does not print.
 #[derive(Clone)]
@@ -18,6 +18,12 @@ impl Secret {
     /// None of another kind.
     pub fn postgres_password(&self) -> Option<Password> {
         self.declaration().postgres.as_ref().map(|_| Password(self.value_shared()))
+    }
+
+    /// The last message for a client that has proved that it knows a stand-in of it. Slow the first time.
+    pub fn is_proved(&self, proof: &Proof, salt: &[u8; 16]) -> Option<String> {
+        self.declaration().postgres.as_ref()?;
+        self.verifiers(salt).iter().find_map(|verifier| proof.is_of(verifier))
     }
 }
 

@@ -79,7 +79,6 @@ pub struct Server {
     /// `client-first-message-bare`.
     bare: String,
     nonce: String,
-    salt: [u8; 16],
     first: String,
 }
 
@@ -87,8 +86,22 @@ pub struct Server {
 #[derive(Debug)]
 pub struct Proof {
     message: String,
-    salt: [u8; 16],
     proof: [u8; digest::SHA256_OUTPUT_LEN],
+}
+
+/// What a server keeps of a password to tell who knows it (RFC 5802 section 3), as salted as it was asked for. Made slowly
+/// on purpose.
+#[derive(Debug)]
+pub struct Verifier {
+    stored: [u8; digest::SHA256_OUTPUT_LEN],
+    server: hmac::Key,
+}
+
+impl Verifier {
+    pub fn new(password: &str, salt: &[u8; 16]) -> Self {
+        let Keys { stored, server, .. } = Keys::new(password, salt, ITERATIONS);
+        Self { stored, server }
+    }
 }
 
 impl Server {
@@ -127,7 +140,7 @@ impl Server {
         }
         let nonce = format!("{own}{nonce}");
         let first = format!("r={nonce},s={},i={ITERATIONS}", BASE64_STANDARD.encode(salt));
-        Ok(Self { channel, bare: bare.to_owned(), nonce, salt, first })
+        Ok(Self { channel, bare: bare.to_owned(), nonce, first })
     }
 
     /// What the server sends first.
@@ -148,21 +161,21 @@ impl Server {
         }
         let proof = BASE64_STANDARD.decode(proof).map_err(|_| ScramError::Malformed)?;
         let proof = proof.try_into().map_err(|_| ScramError::Malformed)?;
-        Ok(Proof { message: format!("{},{},{without}", self.bare, self.first), salt: self.salt, proof })
+        Ok(Proof { message: format!("{},{},{without}", self.bare, self.first), proof })
     }
 }
 
 impl Proof {
-    /// The server's last message, if the client knows this password. Takes the same time if it does not.
-    pub fn is_of(&self, password: &str) -> Option<String> {
-        let keys = Keys::new(password, &self.salt, ITERATIONS);
-        let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &keys.stored), self.message.as_bytes());
+    /// The server's last message, if the client knows the password of this verifier, which has to be of the salt that was
+    /// asked for.
+    pub fn is_of(&self, verifier: &Verifier) -> Option<String> {
+        let Verifier { stored, server } = verifier;
+        let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, stored), self.message.as_bytes());
         let client = xor(&self.proof, signature.as_ref());
-        let stored = digest::digest(&digest::SHA256, client.as_slice());
-        if !is_equal(stored.as_ref(), &keys.stored) {
+        if !is_equal(digest::digest(&digest::SHA256, client.as_slice()).as_ref(), stored) {
             return None;
         }
-        let signature = hmac::sign(&keys.server, self.message.as_bytes());
+        let signature = hmac::sign(server, self.message.as_bytes());
         Some(format!("v={}", BASE64_STANDARD.encode(signature)))
     }
 }
@@ -301,9 +314,12 @@ mod tests {
                                p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
     const SERVER_LAST: &str = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
 
+    fn salt() -> [u8; 16] {
+        BASE64_STANDARD.decode(SALT).unwrap().try_into().unwrap()
+    }
+
     fn server() -> Server {
-        let salt = BASE64_STANDARD.decode(SALT).unwrap().try_into().unwrap();
-        Server::new(PLAIN, CLIENT_FIRST.as_bytes(), None, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", salt).unwrap()
+        Server::new(PLAIN, CLIENT_FIRST.as_bytes(), None, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", salt()).unwrap()
     }
 
     fn client() -> Client {
@@ -317,9 +333,10 @@ mod tests {
         let proved = client.challenge(SERVER_FIRST.as_bytes()).unwrap().prove("pencil");
         assert_eq!(proved.last, CLIENT_LAST);
         let proof = server.proof(CLIENT_LAST.as_bytes()).unwrap();
-        assert_eq!(proof.is_of("pencil").as_deref(), Some(SERVER_LAST));
+        let is_of = |password| proof.is_of(&Verifier::new(password, &salt()));
+        assert_eq!(is_of("pencil").as_deref(), Some(SERVER_LAST));
         for other in ["pencils", "Pencil", "", "penci"] {
-            assert_eq!(proof.is_of(other), None);
+            assert_eq!(is_of(other), None);
         }
         assert_eq!(proved.verify(SERVER_LAST.as_bytes()), Ok(()));
         let another = SERVER_LAST.replace("6rr", "6rq");
@@ -335,7 +352,8 @@ mod tests {
             let client = Client::new("", "abc".to_owned(), channel);
             let server = Server::new(mechanism, client.first().as_bytes(), Some(seen), "def", [0; 16])?;
             let proved = client.challenge(server.first().as_bytes())?.prove("pencil");
-            server.proof(proved.last.as_bytes()).map(|proof| proof.is_of("pencil").is_some())
+            let verifier = Verifier::new("pencil", &[0; 16]);
+            server.proof(proved.last.as_bytes()).map(|proof| proof.is_of(&verifier).is_some())
         };
         assert_eq!(talk(&shown, PLUS, Channel::EndPoint(shown.to_vec())), Ok(true));
         assert_eq!(talk(&shown, PLUS, Channel::EndPoint(other.to_vec())), Err(ScramError::Binding));

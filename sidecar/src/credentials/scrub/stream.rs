@@ -31,6 +31,11 @@ impl Replacer {
         self.run(text, true)
     }
 
+    /// From now on other values are searched for, also in what is held back.
+    pub fn search_for(&mut self, patterns: Arc<Patterns>) {
+        self.patterns = patterns;
+    }
+
     /// How many bytes are held back.
     pub fn held(&self) -> usize {
         self.held.0.len()

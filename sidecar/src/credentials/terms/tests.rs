@@ -226,6 +226,29 @@ fn what_looks_like_a_credential_is_refused_unless_it_is_a_stand_in_or_is_replace
 }
 
 #[test]
+fn a_file_of_passwords_that_is_there_is_looked_at() {
+    let declared = |name: &str, user: &str| {
+        format!(
+            "[{name}]\nkind = \"postgres\"\nfile = \"/run/secrets/{name}\"\nhosts = \"db.example\"\nuser = {user:?}\n\
+             grant-to = {{ harnesses = [\"claude-code\"] }}\n"
+        )
+    };
+    let values = Values::from([("one", "correct-horse-battery"), ("two", "wrong-horse-battery")]);
+    let vault = vault(&(declared("one", "app") + &declared("two", "admin")), &values);
+    let terms = started(&vault, &[(annotation::SECRETS, "one")], &[]).unwrap();
+    let looked_at = |terms: &Terms| {
+        let mut files = terms.placement.login_files.iter();
+        files.any(|file| file.path == "~/.pgpass" && file.pointers == ["pgpass"])
+    };
+    assert!(looked_at(&terms));
+    // Also one that was placed when it was given another.
+    for name in ["one", "two"] {
+        assert!(terms.placement.stand_ins.iter().any(|text| text == vault.secret(name).unwrap().stand_in()));
+    }
+    assert!(!looked_at(&started(&vault, &[], &[]).unwrap()));
+}
+
+#[test]
 fn two_secrets_for_one_variable_are_refused() {
     let text = declared("one", "env = \"TOKEN\"\n") + &declared("two", "env = \"TOKEN\"\n");
     let vault =

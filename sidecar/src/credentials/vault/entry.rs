@@ -1,6 +1,6 @@
 //! One secret of the vault: what was declared, and what was read of it or why it cannot be used.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use understudy_harnesses::Filling;
@@ -11,6 +11,7 @@ use crate::credentials::aws::AwsKey;
 use crate::credentials::declaration::Declaration;
 use crate::credentials::holdings::HeldValue;
 use crate::credentials::loading::Loaded;
+use crate::credentials::postgres::scram::Verifier;
 use crate::credentials::secret::SecretValue;
 use crate::credentials::source::Source;
 use crate::credentials::ssh::SshKey;
@@ -26,6 +27,8 @@ pub struct Secret {
     pub(super) loaded: Loaded,
     /// Stand-ins that it had when its value had another shape. Containers that were given one keep it.
     pub(super) former: Vec<String>,
+    /// Of its stand-ins, if it is a password of PostgreSQL: made slowly, so once.
+    verifiers: OnceLock<Vec<Verifier>>,
 }
 
 /// A declared secret that cannot be used. Its bindings hold all the same, and so does the search for its value.
@@ -37,6 +40,15 @@ pub struct Unusable {
 }
 
 impl Secret {
+    pub(super) fn new(declaration: Declaration, loaded: Loaded) -> Self {
+        Self { declaration, loaded, former: Vec::new(), verifiers: OnceLock::new() }
+    }
+
+    /// By which it is told who knows one of its stand-ins. `salt` is the vault's.
+    pub(in crate::credentials) fn verifiers(&self, salt: &[u8; 16]) -> &[Verifier] {
+        self.verifiers.get_or_init(|| self.stand_ins().map(|text| Verifier::new(text, salt)).collect())
+    }
+
     pub fn name(&self) -> &str {
         &self.declaration.name
     }
