@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use russh::ChannelMsg;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::super::line::Fault;
 use super::super::relay::Passed;
+use super::FAREWELL;
 use super::door::Guest;
 use super::upstream::Upstream;
 use crate::reason::Reason;
@@ -39,7 +40,7 @@ pub(super) async fn pump(
                     passed.up.fetch_add(length, Relaxed);
                 }
                 Some(ChannelMsg::Eof) => to_server.eof().await.map_err(|_| server_gone())?,
-                Some(ChannelMsg::Close) | None => return Err(container_gone()),
+                Some(ChannelMsg::Close) | None => return Ok(()),
                 // Neither windows of terminals nor signals are passed on, nor is a second command.
                 Some(_) => {}
             }
@@ -81,12 +82,17 @@ pub(super) async fn pump(
             }
         }
     };
+    tokio::pin!(down);
+    // In no order: the first one could always be ready.
     tokio::select! {
-        biased;
-        result = down => result,
-        result = up => result,
-        () = stalled(passed, idle) => Err(Fault::new(Reason::Timeout, "nothing passed either way for too long")),
+        result = &mut down => return result,
+        result = up => result?,
+        () = stalled(passed, idle) => {
+            return Err(Fault::new(Reason::Timeout, "nothing passed either way for too long"));
+        }
     }
+    // The container closes; it may have heard the end of the command already.
+    timeout(FAREWELL, down).await.unwrap_or_else(|_| Err(container_gone()))
 }
 
 /// Returns once nothing has passed for `idle`, or for half as long again.
