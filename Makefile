@@ -40,6 +40,7 @@ test-all: test test-bed ## all tests, the long ones, fuzzing and the test bed in
 	PATH="$$(integration-tests/images/s3):$$(integration-tests/images/tokens):$$(integration-tests/images/postgres):$$PATH" $(CARGO) test -p understudy --test proxy -- --ignored
 	integration-tests/images/build clients
 	integration-tests/images/postgres image
+	integration-tests/images/ssh
 	TESTS=long $(MACHINE)/run-tests crun
 	$(MAKE) test-deb
 	integration-tests/fuzz/run 60

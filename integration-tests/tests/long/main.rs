@@ -4,6 +4,7 @@
 
 mod clients;
 mod postgres;
+mod ssh;
 mod transfers;
 
 use std::fs;
