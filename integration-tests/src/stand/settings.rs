@@ -39,6 +39,7 @@ resolvers = ["127.0.0.1:53"]
 "git.example" = "127.0.0.1"
 "other.example" = "127.0.0.1"
 "plain.example" = "127.0.0.1"
+"s3.example" = "127.0.0.1"
 "shop.example" = "127.0.0.1"
 "#;
 
