@@ -114,6 +114,7 @@ fn status(containers: &[(&ContainerId, &str)]) -> Reply {
             allowed: 0,
             denied: 0,
             terminated: 0,
+            limits: Vec::new(),
             notes: Vec::new(),
         })
         .collect();

@@ -1,6 +1,6 @@
 //! The policies that are compiled in. Their names are reserved: no file can change what they mean.
 
-use crate::annotation::OPERATOR;
+use crate::annotation::{NAME, OPERATOR};
 use crate::{Effect, HostPattern, Policy, Ports, Rule};
 
 /// Allows nothing.
@@ -19,9 +19,10 @@ pub const FILES: [(&str, &str); 3] = [
     ("open", include_str!("../data/open.toml")),
 ];
 
-/// Whether a file must not be named like this.
+/// Whether a file must not be named like this: as one that is built in, or one that is made of an annotation or of decisions,
+/// to which the names of a ceiling do not apply.
 pub fn is_reserved(name: &str) -> bool {
-    matches!(name, HARNESS_ONLY | GITHUB_PR | OPERATOR) || FILES.iter().any(|(file, _)| *file == name)
+    matches!(name, HARNESS_ONLY | GITHUB_PR | OPERATOR | NAME) || FILES.iter().any(|(file, _)| *file == name)
 }
 
 /// Those that a container can name, but for `harness-only`.

@@ -101,7 +101,13 @@ impl Conditions {
             return git.possibly(request);
         }
         let query = |denied: &Vec<String>| {
-            let meant = |key: &str| denied.iter().any(|denied| denied.eq_ignore_ascii_case(key));
+            // `key[]`, `key[x]` and ` key` are `key` to some servers.
+            let bare = |key: &str| key.split('[').next().unwrap_or_default().trim().to_owned();
+            let meant = |key: &str| {
+                denied.iter().any(|denied| {
+                    denied.trim().eq_ignore_ascii_case(key) || denied.eq_ignore_ascii_case(&bare(key))
+                })
+            };
             request.query_keys().any(|key| key.is_none_or(|key| meant(&key)))
         };
         let query = self.query.as_ref().is_none_or(query);
@@ -251,6 +257,9 @@ mod tests {
             (&read, "POST", "/v1/a?page=2", NotMethod, NotMethod),
             (&read, "GET", "/V1/a?PAGE=2", NotPath, Yes),
             (&read, "GET", "/v1/a?page=2&x=1", NotPath, Yes),
+            (&read, "GET", "/v1/a?page[]=2", NotPath, Yes),
+            (&read, "GET", "/v1/a?%20Page%5bx%5d=2", NotPath, Yes),
+            (&read, "GET", "/v1/a?[page]=2", NotPath, NotPath),
             (&read, "GET", "/v1/a?page;x", NotPath, Yes),
             (&read, "GET", "/v1/../b?page", dots, dots),
             (&read, "POST", "/v1/../b?page", NotMethod, NotMethod),

@@ -218,18 +218,31 @@ impl PolicySet {
         (any && !closed) || !self.open_ports(&about).is_empty() || unseen().any(open)
     }
 
+    /// Why a name that [`Self::may_permit`] is false of is closed, whatever port it was looked up for.
+    pub fn closed(&self, host: &HostName) -> Verdict {
+        if let Some(failed) = self.failed() {
+            return failed;
+        }
+        self.denials(&self.index.about(host)).next().map_or(Verdict::NoHost, denied)
+    }
+
     /// In the order of policies and files.
     pub(crate) fn rules_about(&self, host: &HostName) -> impl Iterator<Item = &Rule> {
         let rule = |(policy, rule): (usize, usize)| self.policies.get(policy)?.rules().get(rule);
         self.index.about(host).into_iter().filter_map(rule)
     }
 
-    fn failed(&self) -> Option<Verdict> {
+    /// The name of the first policy that could not be loaded, and why; nothing is allowed then.
+    pub fn failure(&self) -> Option<(&str, &str)> {
         self.policies.iter().find_map(|policy| {
             let unresolved = || policy.extends().first().map(|_| "what it extends was not put in");
-            let error = policy.error().or_else(unresolved)?;
-            Some(Verdict::Failed { policy: policy.name().to_owned(), error: error.to_owned() })
+            Some((policy.name(), policy.error().or_else(unresolved)?))
         })
+    }
+
+    fn failed(&self) -> Option<Verdict> {
+        let (policy, error) = self.failure()?;
+        Some(Verdict::Failed { policy: policy.to_owned(), error: error.to_owned() })
     }
 
     fn rules<'a>(&'a self, about: &'a [Position], effect: Effect) -> impl Iterator<Item = &'a Rule> {
@@ -565,5 +578,21 @@ mod tests {
         );
         assert!(matches!(set.decide(&host("no.example.com"), 443), Verdict::Denied { .. }));
         assert!(set.may_permit(&host("a.test")) && !set.may_permit(&host("no.example.com")));
+    }
+
+    #[test]
+    fn a_name_that_is_closed_says_by_what() {
+        let text = "[[allow]]\nhost = \"*.x.example\"\nport = 8443\n[[deny]]\nhost = \"no.x.example\"\n\
+                    [[deny]]\nhost = \"part.example\"\nmethods = \"PUT\"\n";
+        let open = set(&[("p", text)]);
+        assert!(
+            matches!(open.closed(&host("no.x.example")), Verdict::Denied { rule, .. } if rule == "p.toml:5")
+        );
+        for name in ["other.example", "part.example"] {
+            assert_eq!(open.closed(&host(name)), Verdict::NoHost, "{name}");
+        }
+        let failed = Arc::new(Policy::failed("f", "f.toml:1:1: no"));
+        let failed = PolicySet::combine(vec![failed]);
+        assert!(matches!(failed.closed(&host("a.example")), Verdict::Failed { .. }));
     }
 }

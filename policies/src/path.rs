@@ -43,16 +43,27 @@ pub enum PathError {
     Backslash,
     #[error("the path has a `;` in it")]
     Parameter,
+    #[error("the path has more than {MOST_SEGMENTS} segments")]
+    Segments,
 }
+
+/// Segments of a path that are looked at: no server has so many, and each is compared with every pattern.
+const MOST_SEGMENTS: usize = 256;
 
 impl RequestPath {
     /// # Errors
     /// If servers could read it differently, but for `%2F`.
     pub fn parse(raw: &str) -> Result<Self, PathError> {
+        if raw.bytes().filter(|byte| *byte == b'/').count() > MOST_SEGMENTS {
+            return Err(PathError::Segments);
+        }
         let literal = normalised(raw)?;
         unambiguous(&literal)?;
         let split = literal.contains("%2F").then(|| literal.replace("%2F", "/"));
         if let Some(split) = &split {
+            if split.bytes().filter(|byte| *byte == b'/').count() > MOST_SEGMENTS {
+                return Err(PathError::Segments);
+            }
             unambiguous(split)?;
         }
         let readings = std::iter::once(&literal).chain(&split).map(|text| segments(text)).collect();
@@ -93,19 +104,21 @@ fn normalised(raw: &str) -> Result<String, PathError> {
             b if b.is_ascii_control() => return Err(PathError::Character),
             b'\\' => return Err(PathError::Backslash),
             b';' => return Err(PathError::Parameter),
-            b'%' if starts_with_digits(rest) => return Err(PathError::DoubleEncoding),
             b if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~') => {
                 path.push(char::from(b));
             }
             b => path.push_str(&format!("%{b:02X}")),
         }
     }
+    // Only now, since the digits may have been encoded themselves.
+    if path.split("%25").skip(1).any(starts_with_digits) {
+        return Err(PathError::DoubleEncoding);
+    }
     Ok(path)
 }
 
 fn starts_with_digits(text: &str) -> bool {
-    let mut bytes = text.bytes();
-    bytes.next().is_some_and(|b| b.is_ascii_hexdigit()) && bytes.next().is_some_and(|b| b.is_ascii_hexdigit())
+    text.as_bytes().first_chunk::<2>().is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 fn unambiguous(path: &str) -> Result<(), PathError> {
@@ -172,6 +185,11 @@ mod tests {
             ("/..;/b", PathError::Parameter),
             ("/a%3Bx", PathError::Parameter),
             ("/%252e%252e/b", PathError::DoubleEncoding),
+            ("/%25%32%65%25%32%65/b", PathError::DoubleEncoding),
+            ("/%25%32e/b", PathError::DoubleEncoding),
+            ("/%252%65", PathError::DoubleEncoding),
+            (&"/a".repeat(MOST_SEGMENTS + 1), PathError::Segments),
+            (&format!("/{}a", "a%2F".repeat(MOST_SEGMENTS)), PathError::Segments),
             ("/a%2", PathError::Escape),
             ("/a%zz", PathError::Escape),
             ("/a%00", PathError::Character),
@@ -184,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn normalising_twice_changes_nothing(raw in "/[a-z%0-9A-F./~-]{0,20}") {
+        fn normalising_twice_changes_nothing(raw in "/([a-z%0-9A-F./~-]|%25|%3[0-9]|%6[0-9]){0,20}") {
             if let Ok(path) = RequestPath::parse(&raw) {
                 let again = RequestPath::parse(path.as_str()).unwrap();
                 prop_assert_eq!(again, path);

@@ -57,17 +57,19 @@ pub fn warnings(policies: &Policies, own: &Ceiling) -> Vec<String> {
 
 /// That no container starts with it, or of which of its rules nothing is left.
 pub fn warnings_of(policy: &Arc<Policy>, own: &Ceiling) -> Vec<String> {
-    let beyond = own.check_hosts(policy).err().map(|beyond| {
-        format!(
-            "{beyond}, so that no container starts with it; leave it out there, or change {}",
-            beyond.place
-        )
-    });
+    let beyond = beyond(policy, own);
     // Without denials of its own it leaves what the policy's own warnings say.
     let denied = own
         .denials()
         .map(|denials| PolicySet::combine(vec![Arc::clone(policy), Arc::new(denials)]).warnings());
     beyond.into_iter().chain(denied.into_iter().flatten()).collect()
+}
+
+/// That no container starts with it.
+pub fn beyond(policy: &Policy, own: &Ceiling) -> Option<String> {
+    let beyond = own.check_hosts(policy).err()?;
+    let place = &beyond.place;
+    Some(format!("{beyond}, so that no container starts with it; leave it out there, or change {place}"))
 }
 
 /// The same terms, with the hosts that a ceiling denies taken out of their policy.

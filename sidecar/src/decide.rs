@@ -36,6 +36,12 @@ impl Permit {
         Self { host: endpoint.host.clone(), port: endpoint.port, policy, rule, given: Given::default() }
     }
 
+    /// Of what no rule is about, by what stands at `place` in its stead.
+    pub fn unlisted(policy: &PolicySet, request: &Request<'_>, place: &str) -> Self {
+        let (policy, rule) = (policy.label().to_owned(), place.to_owned());
+        Self { host: request.host.clone(), port: request.port, policy, rule, given: Given::default() }
+    }
+
     pub fn host(&self) -> &HostName {
         &self.host
     }
@@ -64,6 +70,19 @@ pub fn decide_splice(policy: &PolicySet, host: &HostName, port: u16) -> Option<P
     let (rule, given) = policy.splice(host, port)?;
     let policy = policy.label().to_owned();
     Some(Permit { host: host.clone(), port, policy, rule, given })
+}
+
+/// Why a name is not looked up that no rule permits on any port.
+pub fn closed(policy: &PolicySet, host: &HostName) -> Denial {
+    let (reason, rule, remedy) = match policy.closed(host) {
+        Verdict::Denied { rule, note } => {
+            let remedy = undo(&rule, note.as_deref());
+            (Reason::DeniedByRule, Some(rule), remedy)
+        }
+        Verdict::Failed { policy, error } => (Reason::PolicyFailed, None, repair(&policy, &error)),
+        _ => (Reason::HostNotAllowed, None, allow(host, 443)),
+    };
+    Denial { reason, policy: policy.label().to_owned(), rule, remedy }
 }
 
 /// For bytes that are neither TLS nor HTTP.

@@ -83,10 +83,12 @@ fn of_files(arguments: &Arguments) -> Result<Explained> {
     if let Some(allow) = &arguments.allow {
         set.push(Arc::new(Policy::from_allow_annotation(allow)?));
     }
-    set.extend(ceiling::load(&arguments.directories.ceiling_toml())?.denials().map(Arc::new));
+    let ceiling = ceiling::load(&arguments.directories.ceiling_toml())?;
+    let beyond: Vec<_> = set.iter().filter_map(|policy| ceiling::beyond(policy, &ceiling)).collect();
+    set.extend(ceiling.denials().map(Arc::new));
     let set = PolicySet::combine(set);
     let own = set.policies().iter().flat_map(|policy| policy.warnings());
-    for warning in own.chain(&set.warnings()) {
+    for warning in beyond.iter().chain(own).chain(&set.warnings()) {
         eprintln!("understudy: warning: {warning}");
     }
     let asked = Asked::parse(&arguments.url, arguments.method.as_deref())?;

@@ -16,8 +16,7 @@ pub use rates::Rates;
 use std::sync::Arc;
 use std::time::Instant;
 
-use understudy_policies::annotation::OPERATOR;
-use understudy_policies::{Effect, HostPattern, Policy, PolicySet, Ports, Request, Rule};
+use understudy_policies::{Limits, PolicySet, Request};
 
 use crate::container::Container;
 use crate::decide::{Denial, Permit, decide};
@@ -40,7 +39,7 @@ pub async fn permit(
         // Reading its body took as long as the container liked.
         ended(container).map_or(Ok(()), Err)?;
         return match rule {
-            ONCE => decide(&with(&container.rights().policy, request, ONCE), request),
+            ONCE => unless_denied(&container.rights().policy, request, ONCE),
             _ => listed_or_asked(questions, container, request).await,
         };
     }
@@ -101,8 +100,15 @@ fn beyond(policy: &PolicySet, reached: &str) -> Denial {
         reason: Reason::LimitReached,
         policy: policy.label().to_owned(),
         rule: None,
-        remedy: format!("{reached}; raise it in the policy, or start a new container"),
+        remedy: format!("{reached}; raise it in {}, or start a new container", limiting(policy)),
     }
+}
+
+/// `policy `a` or `b``: those that limit anything.
+fn limiting(policy: &PolicySet) -> String {
+    let limiting = policy.policies().iter().filter(|policy| policy.limits() != Limits::default());
+    let names: Vec<String> = limiting.map(|policy| format!("`{}`", policy.name())).collect();
+    if names.is_empty() { "the policy".to_owned() } else { format!("policy {}", names.join(" or ")) }
 }
 
 /// Whether a request that was let through by the rule `admitted` may go on, now that policy is another, and by what: nothing
@@ -136,7 +142,7 @@ async fn listed_or_asked(
         permitted => return permitted,
     };
     match rights.mode.course(denial.reason) {
-        Course::Record => decide(&with(&rights.policy, request, LOGGED), request),
+        Course::Record => unless_denied(&rights.policy, request, LOGGED),
         Course::Ask => wait(questions, container, request, denial).await,
         Course::Refuse => Err(denial),
     }
@@ -152,6 +158,11 @@ async fn wait(
     let mut question =
         questions.ask(container, request.host, request.port).map_err(|why| unheard(why.to_string()))?;
     loop {
+        // The first time, too: policy may have changed before there was a question to be told of it.
+        match decide(&container.rights().policy, request) {
+            Err(denial) if is_unlisted(denial.reason) => {}
+            decided => return decided,
+        }
         match question.hear().await {
             Heard::Nothing => {
                 return Err(unheard(format!(
@@ -160,13 +171,10 @@ async fn wait(
                 )));
             }
             Heard::AllowedOnce => {
-                return decide(&with(&container.rights().policy, request, ONCE), request);
+                return unless_denied(&container.rights().policy, request, ONCE);
             }
             Heard::DeniedOnce => return Err(unheard("the operator was asked, and said no".to_owned())),
-            Heard::Changed => match decide(&container.rights().policy, request) {
-                Err(denial) if is_unlisted(denial.reason) => {}
-                decided => return decided,
-            },
+            Heard::Changed => {}
         }
     }
 }
@@ -179,13 +187,12 @@ fn is_unlisted(reason: Reason) -> bool {
     )
 }
 
-/// The same policies and one rule more. What they deny stays denied.
-fn with(policy: &PolicySet, request: &Request<'_>, place: &str) -> PolicySet {
-    let host = HostPattern::Exact(request.host.clone());
-    let rule = Rule::new(Effect::Allow, vec![host], Ports::These(vec![request.port]), place);
-    let mut policies = policy.policies().to_vec();
-    policies.push(Policy::new(OPERATOR, vec![rule]).into());
-    PolicySet::combine(policies)
+/// By the policies, or by `place` where none of their rules is about it. What they deny stays denied.
+fn unless_denied(policy: &PolicySet, request: &Request<'_>, place: &str) -> Result<Permit, Denial> {
+    match decide(policy, request) {
+        Err(denial) if is_unlisted(denial.reason) => Ok(Permit::unlisted(policy, request, place)),
+        decided => decided,
+    }
 }
 
 #[cfg(test)]

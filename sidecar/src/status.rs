@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
-use understudy_control::{DecisionStatus, Effect, QuestionStatus, Status};
+use understudy_control::{DecisionStatus, Effect, LimitStatus, QuestionStatus, Status};
 
 use crate::operator::decisions;
 
-const HEAD: [&str; 9] =
-    ["CONTAINER", "ID", "STATE", "HARNESS", "POLICY", "SECRETS", "OPEN", "ALLOWED", "DENIED"];
+const HEAD: [&str; 10] =
+    ["CONTAINER", "ID", "STATE", "HARNESS", "POLICY", "SECRETS", "OPEN", "ALLOWED", "DENIED", "TERMINATED"];
 
 /// Columns as wide as their widest cell, then notes and problems, one line each.
 pub fn table(status: &Status) -> String {
-    let mut rows: Vec<[String; 9]> = vec![HEAD.map(str::to_owned)];
+    let mut rows: Vec<[String; 10]> = vec![HEAD.map(str::to_owned)];
     for container in &status.containers {
         rows.push([
             container.name.clone().unwrap_or_else(|| "-".to_owned()),
@@ -26,6 +26,7 @@ pub fn table(status: &Status) -> String {
             container.open_connections.to_string(),
             container.allowed.to_string(),
             container.denied.to_string(),
+            container.terminated.to_string(),
         ]);
     }
     let widths: Vec<usize> = (0..HEAD.len())
@@ -46,6 +47,10 @@ pub fn table(status: &Status) -> String {
         let name = container.name.as_deref().unwrap_or(container.id.short());
         for note in &container.notes {
             let _ = writeln!(text, "note: {name}: {note}");
+        }
+        for LimitStatus { name: limit, used, most } in &container.limits {
+            let unit = if limit == "max-runtime" { " s" } else { "" };
+            let _ = writeln!(text, "limit: {name}: {limit}: {used} of {most}{unit}");
         }
     }
     for question in &status.questions {
@@ -104,6 +109,7 @@ mod tests {
             allowed: 30,
             denied: 4,
             terminated: 0,
+            limits: vec![LimitStatus { name: "max-runtime".to_owned(), used: 61, most: 3600 }],
             notes: vec!["SSL_CERT_FILE was set".to_owned()],
         };
         let decision = DecisionStatus {
@@ -136,11 +142,12 @@ mod tests {
         let text = table(&status);
         assert_eq!(
             text.lines().nth(2).unwrap(),
-            "agent      abababababab  attached  claude-code  harness-only (ask)  anthropic  2     30       4"
+            "agent      abababababab  attached  claude-code  harness-only (ask)  anthropic  2     30       4       0"
         );
         assert!(
             text.contains(
                 "note: agent: SSL_CERT_FILE was set\n\
+                 limit: agent: max-runtime: 61 of 3600 s\n\
                  question: agent: may it reach b.example:80,443? (2 waiting, 40 s left)\n\
                  decision: 3: deny *.a.example in every container until it is taken back\n\
                  decision: 4: deny *.a.example in cdcdcdcdcdcd until it is taken back (not known now; see `withdraw --gone`)\n\

@@ -33,4 +33,4 @@ pub use operator::{
 };
 pub use publish::{Published, published};
 pub use server::{AcceptError, Listener};
-pub use status::{ContainerStatus, SecretStatus, Status};
+pub use status::{ContainerStatus, LimitStatus, SecretStatus, Status};

@@ -38,9 +38,22 @@ pub struct ContainerStatus {
     pub open_connections: u64,
     pub allowed: u64,
     pub denied: u64,
-    /// Connections that a revocation ended.
+    /// Requests and connections that were ended before their end, and upstream connections that were closed, since policy, a
+    /// grant or the operator allows them no more.
     pub terminated: u64,
+    /// What its policies limit, and what it has used of that.
+    pub limits: Vec<LimitStatus>,
+    /// What it was told when it started, and before that why it may do nothing now, if so.
     pub notes: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitStatus {
+    /// `max-requests`, `max-bytes` or `max-runtime` (in seconds).
+    pub name: String,
+    pub used: u64,
+    pub most: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,12 @@
 //! What the files of a project name, as the readers find it.
 
 use super::url::{LONGEST, Url, UrlError};
-use crate::HostName;
+use crate::{HostName, PathPattern};
 
 /// More than a project names; what a larger one says is not read to its end.
 const MOST: usize = 100_000;
+/// Of their paths together.
+const MOST_BYTES: usize = 8 << 20;
 const MOST_PROBLEMS: usize = 100;
 /// Proxies of Go in one project, each with all modules behind it.
 const MOST_PROXIES: usize = 8;
@@ -15,6 +17,8 @@ const CREDENTIALS: &str =
 pub(super) struct Found {
     file: String,
     pub(super) uses: Vec<Use>,
+    /// Of the paths in `uses`.
+    bytes: usize,
     /// What the files do not say, and how to tell.
     pub(super) notes: Vec<String>,
     pub(super) problems: Vec<String>,
@@ -112,10 +116,26 @@ impl Found {
     }
 
     pub(super) fn push(&mut self, found: Use) {
-        if self.uses.len() < MOST {
-            self.uses.push(found);
-        } else {
+        let (Access::Below(path) | Access::File(path) | Access::Repository(path)) = &found.access;
+        let bytes = self.bytes.saturating_add(path.len());
+        // A short one cannot have too many segments.
+        let whole = || format!("/{}/a/b/c/d/e", path.trim_start_matches('/')).parse::<PathPattern>();
+        if path.len() > LONGEST {
+            self.problem_at(&found.place, &UrlError::Long.to_string());
+        } else if path.len() > 200
+            && let Err(error) = whole()
+        {
+            self.problem_at(&found.place, &error.to_string());
+        } else if self.uses.len() >= MOST {
             self.problem(None, &format!("more than {MOST} URLs; those after them are left out"));
+        } else if bytes > MOST_BYTES {
+            self.problem(
+                None,
+                &format!("URLs of more than {} MiB; those after them are left out", MOST_BYTES >> 20),
+            );
+        } else {
+            self.bytes = bytes;
+            self.uses.push(found);
         }
     }
 

@@ -39,7 +39,8 @@ impl PathPattern {
     /// Whether it matches in some reading, with letters of either case, with or without a slash or the name of a format
     /// (`.json`) at the end, and with any character percent-encoded or not: what refuses something asks this.
     pub fn matches_possibly(&self, readings: &Readings) -> bool {
-        readings.iter().any(|path| {
+        let Some(mut readings) = readings.all() else { return true };
+        readings.any(|path| {
             like(&self.loose, path)
                 || path.split_last().is_some_and(|(last, before)| {
                     let last = bare(last, |letter| Some(*letter));

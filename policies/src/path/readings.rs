@@ -2,9 +2,11 @@
 
 /// The segments of a path, in every way that a server may read it: percent-encoding undone before or after it is divided,
 /// also more than once; `.` and `..` followed or not; empty segments left out or not; without parameters. In lower case:
-/// some servers ignore letter case.
+/// some servers ignore letter case. None: it has more segments than are looked at, so it may be any.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Readings(Vec<Vec<Segment>>);
+pub struct Readings(Option<Vec<Vec<Segment>>>);
+
+use super::MOST_SEGMENTS;
 
 pub(super) type Segment = Vec<u8>;
 
@@ -14,38 +16,54 @@ const DECODINGS: usize = 3;
 impl Readings {
     /// `path` is without its query, and may be any text.
     pub fn of(path: &str) -> Self {
-        let mut text = path.as_bytes().to_ascii_lowercase();
-        if is_plain(&text) {
-            return Self(vec![segments(&text)]);
-        }
-        let mut readings = Vec::new();
-        for _ in 0..=DECODINGS {
-            let divided = segments(&text);
-            let within = divided.iter().map(|segment| decoded(segment)).collect();
-            for divided in [divided, within] {
-                // In either order: a server may merge slashes before it follows dots, or after it.
-                for reading in [without_empty(&divided), divided] {
-                    for reading in [without_dots(&reading), reading] {
-                        for reading in [without_empty(&reading), reading] {
-                            if !readings.contains(&reading) {
-                                readings.push(reading);
-                            }
+        Self(readings(path))
+    }
+
+    /// None: it may be any path.
+    pub(super) fn all(&self) -> Option<impl Iterator<Item = &[Segment]>> {
+        self.0.as_ref().map(|readings| readings.iter().map(Vec::as_slice))
+    }
+}
+
+fn readings(path: &str) -> Option<Vec<Vec<Segment>>> {
+    let mut text = path.as_bytes().to_ascii_lowercase();
+    let most = |text: &[u8]| text.iter().filter(|byte| is_slash(byte)).count() <= MOST_SEGMENTS;
+    if !most(&text) {
+        return None;
+    }
+    if is_plain(&text) {
+        return Some(vec![segments(&text)]);
+    }
+    let mut readings = Vec::new();
+    for _ in 0..=DECODINGS {
+        let divided = segments(&text);
+        let within = divided.iter().map(|segment| decoded(segment)).collect();
+        for divided in [divided, within] {
+            // In either order: a server may merge slashes before it follows dots, or after it.
+            for reading in [without_empty(&divided), divided] {
+                for reading in [without_dots(&reading), reading] {
+                    for reading in [without_empty(&reading), reading] {
+                        if !readings.contains(&reading) {
+                            readings.push(reading);
                         }
                     }
                 }
             }
-            let next = decoded(&text);
-            if next == text {
-                break;
-            }
-            text = next;
         }
-        Self(readings)
+        let next = decoded(&text);
+        if next == text {
+            break;
+        }
+        if !most(&next) {
+            return None;
+        }
+        text = next;
     }
+    Some(readings)
+}
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[Segment]> {
-        self.0.iter().map(Vec::as_slice)
-    }
+fn is_slash(byte: &u8) -> bool {
+    matches!(byte, b'/' | b'\\')
 }
 
 /// Whether there is one reading only: what nearly all requests have.
@@ -74,7 +92,6 @@ pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
 
 /// Of what follows the first slash, without parameters.
 fn segments(path: &[u8]) -> Vec<Segment> {
-    let is_slash = |b: &u8| matches!(b, b'/' | b'\\');
     let path = path.split_first().filter(|(first, _)| is_slash(first)).map_or(path, |(_, rest)| rest);
     let bare = path.split(is_slash).map(|segment| segment.split(|b| *b == b';').next().unwrap_or_default());
     bare.map(<[u8]>::to_vec).collect()
@@ -102,7 +119,7 @@ mod tests {
 
     fn all(path: &str) -> Vec<String> {
         let text = |reading: &[Segment]| String::from_utf8_lossy(&reading.join(&b'/')).into_owned();
-        Readings::of(path).iter().map(text).collect()
+        Readings::of(path).all().unwrap().map(text).collect()
     }
 
     #[test]
@@ -122,6 +139,20 @@ mod tests {
         ] {
             assert!(all(path).iter().any(|known| known == reading), "{path}: {:?}", all(path));
         }
+    }
+
+    #[test]
+    fn what_has_too_many_segments_may_be_any_path() {
+        for path in [
+            "/a".repeat(MOST_SEGMENTS + 1),
+            "\\;".repeat(MOST_SEGMENTS + 1),
+            format!("/{}", "%2f".repeat(MOST_SEGMENTS)),
+            format!("/{}", "%25252f".repeat(MOST_SEGMENTS)),
+        ] {
+            assert!(Readings::of(&path).all().is_none());
+            assert!("/b".parse::<crate::PathPattern>().unwrap().matches_possibly(&Readings::of(&path)));
+        }
+        assert!(Readings::of(&"/a".repeat(MOST_SEGMENTS)).all().is_some());
     }
 
     #[test]

@@ -97,6 +97,11 @@ impl Arming {
         Ok(())
     }
 
+    /// It was armed by an earlier run of the sidecar.
+    pub fn remember(&self, container: &ContainerId) {
+        self.ever().insert(container.clone());
+    }
+
     /// Whether its logins are looked at, also when the time for one is over.
     pub fn concerns(&self, container: &ContainerId) -> bool {
         self.ever().contains(container)

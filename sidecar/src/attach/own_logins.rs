@@ -1,6 +1,7 @@
 //! Which accounts containers were given beside the secrets that they started with, because their own program logged in and
-//! the operator said yes: one file each in the state volume, the name of an account a line. Without it a restart of the
-//! sidecar would take them away. It is the account that was looked at: a secret's name may stand for another one by now. An
+//! the operator said yes: one file each in the state volume, the name of an account a line; also an empty one of each that
+//! was ever armed for a login. Without it a restart of the sidecar would take them away, and let a login that comes late go
+//! its own way. It is the account that was looked at: a secret's name may stand for another one by now. An
 //! id is never used twice, and a revocation is asked for first.
 
 use std::collections::BTreeSet;
@@ -22,6 +23,12 @@ impl OwnLogins {
     pub fn of(&self, id: &ContainerId) -> BTreeSet<String> {
         let text = fs::read_to_string(self.0.join(id.as_str())).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
+    }
+
+    /// Whether it was armed for a login, or has one.
+    pub fn is_known(&self, id: &ContainerId) -> bool {
+        // What cannot be looked at is taken for one that is there.
+        self.0.join(id.as_str()).try_exists().unwrap_or(true)
     }
 
     /// It is on disk when this returns.
@@ -54,7 +61,10 @@ mod tests {
         let (id, other): (ContainerId, ContainerId) =
             ("a".repeat(64).parse().unwrap(), "b".repeat(64).parse().unwrap());
         let directory = dir.path().join("own-accounts");
-        assert!(OwnLogins::new(directory.clone()).of(&id).is_empty());
+        let none = OwnLogins::new(directory.clone());
+        assert!(none.of(&id).is_empty() && !none.is_known(&id));
+        none.add(&id, []).unwrap();
+        assert!(none.of(&id).is_empty() && none.is_known(&id) && !none.is_known(&other));
         OwnLogins::new(directory.clone()).add(&id, &["work".to_owned()]).unwrap();
         OwnLogins::new(directory.clone()).add(&id, &["more".to_owned(), "work".to_owned()]).unwrap();
         let again = OwnLogins::new(directory);

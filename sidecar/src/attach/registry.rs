@@ -330,6 +330,9 @@ impl Registry {
         self.not_revoked(&prepare.id)?;
         let mut terms = (self.parts.decide_terms)(prepare)?;
         terms.asked.own.extend(self.parts.own_logins.of(&prepare.id));
+        if self.parts.own_logins.is_known(&prepare.id) {
+            self.parts.arming.remember(&prepare.id);
+        }
         Ok(terms)
     }
 
@@ -409,25 +412,33 @@ fn release(known: &HashMap<ContainerId, Known>, was: Known) -> bool {
     last
 }
 
-/// By its name, its id, or how its id begins.
+/// As many digits of an id as Podman prints.
+const SHORT_ID: usize = 12;
+
+/// By its id, its name, or how its id begins.
 fn find<'k>(
     known: &'k HashMap<ContainerId, Known>,
     wanted: &str,
 ) -> Result<(&'k ContainerId, &'k Known), Refusal> {
-    // A name that is meant exactly must not be held up by an id that happens to begin like it.
-    if let Some(exact) =
-        known.iter().find(|(id, entry)| entry.name() == Some(wanted) || id.as_str() == wanted)
-    {
+    if let Some(exact) = known.iter().find(|(id, _)| id.as_str() == wanted) {
         return Ok(exact);
     }
+    let named = known.iter().find(|(_, entry)| entry.name() == Some(wanted));
     let listing = "list the containers with: understudy status";
     let mut matching = known.iter().filter(|(id, _)| !wanted.is_empty() && id.as_str().starts_with(wanted));
-    match (matching.next(), matching.next()) {
-        (Some(one), None) => Ok(one),
-        (None, _) => Err(Refusal::new(format!("no container {wanted:?} is known"), listing)),
-        (Some(_), Some(_)) => {
-            Err(Refusal::new(format!("{wanted:?} stands for more than one container"), listing))
+    let (first, second) = (matching.next(), matching.next());
+    match (named, first) {
+        // A name that is meant exactly must not be held up by an id that happens to begin like it. One that is as long as
+        // what Podman prints of an id was made to look like it.
+        (Some(named), first) if wanted.len() < SHORT_ID || first.is_none_or(|(id, _)| id == named.0) => {
+            Ok(named)
         }
+        (None, Some(one)) if second.is_none() => Ok(one),
+        (None, None) => Err(Refusal::new(format!("no container {wanted:?} is known"), listing)),
+        _ => Err(Refusal::new(
+            format!("{wanted:?} stands for more than one container"),
+            "name it by its whole id: podman ps --no-trunc",
+        )),
     }
 }
 

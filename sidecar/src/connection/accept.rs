@@ -168,14 +168,17 @@ async fn establish(
             return Err(fault);
         }
     };
+    let origin = container.names.origin(destination.ip());
     line.entry(|entry| {
-        entry.host = Some(destination.ip().to_string());
+        entry.host = Some(match &origin {
+            Origin::Name(name) => name.to_string(),
+            _ => destination.ip().to_string(),
+        });
         entry.port = Some(destination.port());
     });
     drop(stream.set_nodelay(true));
     let mut first = BytesMut::with_capacity(4096);
-    let direct =
-        Goal { origin: container.names.origin(destination.ip()), port: destination.port(), tunnelled: false };
+    let direct = Goal { origin, port: destination.port(), tunnelled: false };
     let (classified, goal) = match opening(&mut stream, &mut first, direct, container, gateway, line).await {
         Ok(opening) => opening,
         Err(fault) => {

@@ -210,12 +210,12 @@ impl Vault {
         all.any(|kind| self.concerns(kind))
     }
 
-    /// Whether a token endpoint of these is at `host`.
-    pub fn has_token_endpoint(&self, host: &HostName) -> bool {
+    /// Whether a token endpoint is at `host`: of these, or any that is known.
+    pub fn has_token_endpoint(&self, host: &HostName, any: bool) -> bool {
         let tokens = self.catalogue.accounts().map(|(kind, oauth)| (kind, &oauth.token_endpoint));
         let keys = self.catalogue.all_key_logins().map(|(kind, login)| (kind, &login.endpoint));
         let mut there = tokens.chain(keys).filter(|(_, endpoint)| endpoint.host == *host);
-        there.any(|(kind, _)| self.concerns(kind)) || assertions::is_at(self, host)
+        there.any(|(kind, _)| any || self.concerns(kind)) || assertions::is_at(self, host)
     }
 
     fn concerns(&self, kind: &Kind) -> bool {

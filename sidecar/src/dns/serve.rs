@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 
 use crate::audit::{Audit, Entry};
 use crate::container::Container;
+use crate::decide::{Denial, closed};
 use crate::dns::answer::{Answer, Outcome, answer};
 use crate::dns::told::Told;
 use crate::operator::Mode;
@@ -107,16 +108,19 @@ impl DnsService {
         let rights = self.container.rights();
         let Answer { bytes, outcome } =
             answer(query, &self.container.names, &rights.policy, rights.mode != Mode::Deny)?;
-        let (key, host, reason, detail) = match outcome {
+        let (key, host, reason, rule, detail) = match outcome {
             Outcome::Answered => return Some(bytes),
-            Outcome::Sunk(name) => (name.to_string(), Some(name.to_string()), Reason::HostNotAllowed, None),
-            Outcome::Refused(what) => (what.clone(), None, Reason::ProtocolNotAllowed, Some(what)),
+            Outcome::Sunk(name) => {
+                let Denial { reason, rule, .. } = closed(&rights.policy, &name);
+                (name.to_string(), Some(name.to_string()), reason, rule, None)
+            }
+            Outcome::Refused(what) => (what.clone(), None, Reason::ProtocolNotAllowed, None, Some(what)),
         };
         let unsaid = self.told.lock().unwrap_or_else(PoisonError::into_inner).tell(key, Instant::now());
         if let Some(unsaid) = unsaid {
             let more = (unsaid > 0).then(|| format!("{unsaid} more were left out before this one"));
             let mut entry = Entry::new(&self.container, "dns");
-            (entry.host, entry.reason) = (host, Some(reason));
+            (entry.host, entry.reason, entry.rule) = (host, Some(reason), rule);
             entry.detail = match (detail, more) {
                 (Some(detail), Some(more)) => Some(format!("{detail}; {more}")),
                 (detail, more) => detail.or(more),

@@ -89,6 +89,11 @@ impl Original {
             fs::hard_link(path, &keeping)?;
             fs::set_permissions(&keeping, fs::Permissions::from_mode(0o600))?;
             fs::rename(&keeping, &previous)?;
+            // Where both were the same file already, as after a run that broke off, that does nothing (rename(2)).
+            match fs::remove_file(&keeping) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
             fs::rename(&new, path)?;
             let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             File::open(directory.unwrap_or(Path::new(".")))?.sync_all()

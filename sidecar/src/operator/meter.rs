@@ -113,6 +113,17 @@ impl Meter {
         counted.map(drop).map_err(no_more_requests)
     }
 
+    /// Each limit by its key in a policy, with what was used of it and how much there is; of `max-runtime`, in seconds.
+    pub fn used(&self, limits: Limits) -> Vec<(&'static str, u64, u64)> {
+        let ran = self.ran().elapsed().as_secs();
+        let each = [
+            ("max-requests", self.requests(), limits.requests),
+            ("max-bytes", self.bytes(), limits.bytes),
+            ("max-runtime", ran, limits.runtime.map(|most| most.as_secs())),
+        ];
+        each.into_iter().filter_map(|(name, used, most)| Some((name, used, most?))).collect()
+    }
+
     /// Which limit allows no new request any more, in words.
     pub(crate) fn reached(&self, limits: Limits) -> Option<String> {
         let requests = self.requests.load(Relaxed);

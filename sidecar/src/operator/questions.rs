@@ -168,19 +168,19 @@ impl Questions {
         }
     }
 
-    /// Answers what is asked now, and nothing later; how many questions that were, each port for itself. `port` and
-    /// `container` may be left open.
+    /// Answers what is asked now by the containers that are `meant`, and nothing later; how many questions that were, each
+    /// port for itself. `port` may be left open.
     pub fn answer(
         &self,
         host: &HostPattern,
         port: Option<u16>,
-        container: Option<&ContainerId>,
+        meant: impl Fn(&ContainerId) -> bool,
         answer: Heard,
     ) -> usize {
         let mut inner = self.inner();
         let mut answered = 0;
         inner.open.retain(|(id, name), open| {
-            let meant = host.matches(name) && container.is_none_or(|container| container == id);
+            let meant = host.matches(name) && meant(id);
             open.asked.retain(|asked| {
                 let meant = meant && port.is_none_or(|port| port == asked.port);
                 if meant {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use understudy_control::ContainerId;
-use understudy_policies::HostName;
+use understudy_policies::{HostName, HostPattern, Policy};
 
 use super::questions::QuestionLimits;
 use super::*;
@@ -83,7 +83,7 @@ async fn ports_of_a_host_are_one_question_and_an_answer_covers_those_that_it_nam
     let third = permit(&questions, &container, &Request::new(&host("x.example"), 22, "GET", "/"), None).await;
     assert!(third.unwrap_err().remedy.starts_with("2 ports of this host"));
     let pattern = HostPattern::Exact(host("x.example"));
-    assert_eq!(questions.answer(&pattern, Some(443), Some(&container.id), Heard::AllowedOnce), 1);
+    assert_eq!(questions.answer(&pattern, Some(443), |id| *id == container.id, Heard::AllowedOnce), 1);
     assert_eq!(tls.await.unwrap().unwrap().port(), 443);
     assert_eq!((&questions.list()[0].ports[..], questions.list()[0].waiting), (&[80][..], 1));
     // It counts for the hour, and what comes back is another question than the one that was answered.
@@ -92,7 +92,7 @@ async fn ports_of_a_host_are_one_question_and_an_answer_covers_those_that_it_nam
     plain.abort();
     let _ = plain.await;
     assert_eq!(questions.list()[0].ports, [443]);
-    assert_eq!(questions.answer(&pattern, None, None, Heard::DeniedOnce), 1);
+    assert_eq!(questions.answer(&pattern, None, |_| true, Heard::DeniedOnce), 1);
     assert!(again.await.unwrap().is_err() && questions.list().is_empty());
     let denial = asked(&questions, &container, "y.example").await.unwrap_err();
     assert!(denial.remedy.starts_with("this container has asked 3 questions"), "{}", denial.remedy);
@@ -115,15 +115,29 @@ async fn many_requests_are_one_question_and_one_answer_for_once() {
     let second = waiting(&questions, &container, "x.example").await;
     assert!(questions.list().len() == 1 && questions.list()[0].waiting == 2);
     let pattern = HostPattern::Exact(host("x.example"));
-    assert_eq!(questions.answer(&pattern, Some(443), Some(&container.id), Heard::AllowedOnce), 1);
+    assert_eq!(questions.answer(&pattern, Some(443), |id| *id == container.id, Heard::AllowedOnce), 1);
     for task in [first, second] {
         let permit = task.await.unwrap().unwrap();
         assert_eq!((permit.host().as_str(), permit.rule()), ("x.example", "operator, once"));
     }
     assert!(questions.list().is_empty());
     let third = waiting(&questions, &container, "x.example").await;
-    questions.answer(&pattern, None, None, Heard::DeniedOnce);
+    questions.answer(&pattern, None, |_| true, Heard::DeniedOnce);
     assert!(third.await.unwrap().unwrap_err().remedy.contains("said no"));
+}
+
+#[tokio::test]
+async fn a_rule_that_comes_between_deciding_and_asking_decides() {
+    let (questions, container) = (questions(), container("a", Mode::Ask, ""));
+    let name = host("x.example");
+    let request = Request::new(&name, 443, "GET", "/");
+    let denial = decide(&container.rights().policy, &request).unwrap_err();
+    let allowing = policy("[[allow]]\nhost = \"x.example\"");
+    container.set_rights(Rights { policy: allowing, mode: Mode::Ask, ..Rights::default() });
+    // Nobody waits yet, so nobody is told.
+    questions.changed();
+    assert_eq!(wait(&questions, &container, &request, denial).await.unwrap().rule(), "p.toml:2");
+    assert!(questions.list().is_empty());
 }
 
 #[tokio::test]

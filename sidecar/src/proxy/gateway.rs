@@ -10,6 +10,7 @@ use pingora_core::server::configuration::ServerConf;
 use pingora_proxy::HttpProxy;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
+use understudy_control::ContainerId;
 
 use super::engine::Engine;
 use super::{Downstream, h2_limits};
@@ -94,6 +95,7 @@ pub struct Gateway {
     resolver: Current<Resolver>,
     postgres_tls: Arc<ClientConfig>,
     proxy: Arc<HttpProxy<Engine>>,
+    accounts: Option<Arc<Keeper>>,
 }
 
 impl Gateway {
@@ -112,7 +114,7 @@ impl Gateway {
         let engine = Engine {
             vault: parts.vault.clone(),
             resolver: parts.resolver.clone(),
-            accounts: parts.accounts,
+            accounts: parts.accounts.clone(),
             audit: parts.audit.clone(),
             questions: parts.questions,
             connect: parts.limits.connect,
@@ -137,7 +139,13 @@ impl Gateway {
             resolver: parts.resolver,
             postgres_tls,
             proxy: Arc::new(proxy),
+            accounts: parts.accounts,
         }))
+    }
+
+    /// Whether logins of this container are looked at, since it was armed for one.
+    pub(crate) fn looks_at_logins(&self, container: &ContainerId) -> bool {
+        self.accounts.as_ref().is_some_and(|keeper| keeper.arming().concerns(container))
     }
 
     pub fn leaves(&self) -> &Leaves {

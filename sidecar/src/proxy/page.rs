@@ -88,7 +88,9 @@ impl Page {
     fn remedy(&self, reason: Reason) -> String {
         let said = self.remedy.as_deref().unwrap_or_else(|| remedy(reason));
         let said = said.replace("--container NAME", &format!("--container {}", self.container));
-        said.replace("explain URL", &format!("explain https://{}:{}/", self.host, self.port))
+        let said = said.replace("explain URL", &format!("explain https://{}:{}/", self.host, self.port));
+        let said = said.replace("host = \"HOST\"", &format!("host = {:?}", self.host));
+        said.replace("port = PORT", &format!("port = {}", self.port))
     }
 
     fn json(&self, reason: Reason) -> String {
@@ -138,7 +140,7 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::NameMismatch => "refused: the request names another host than its connection was made for",
         Reason::NameMissing => "refused: the connection names no host",
         Reason::Malformed => "refused: the request is not well-formed",
-        Reason::ProtocolNotAllowed => "refused: only HTTP and HTTPS can leave this container",
+        Reason::ProtocolNotAllowed => "refused by policy: no rule allows what is neither HTTP nor HTTPS here",
         Reason::HandshakeFailed => "refused: the TLS handshake did not come to an end",
         Reason::Timeout => "refused: too little arrived in time",
         Reason::DirectConnection => "refused: this is not a server",

@@ -80,7 +80,8 @@ impl Engine {
         }
         let answered = match &asked {
             Asked::Renew(_) => true,
-            Asked::Login(_) => keeper.arming().concerns(&container.id),
+            // A container that may do nothing does not log in either.
+            Asked::Login(_) => keeper.arming().concerns(&container.id) && rights.policy.failure().is_none(),
             _ => false,
         };
         // What is answered here is not judged, and counts like any other request.
@@ -99,6 +100,7 @@ impl Engine {
             return Ok(Ok(true));
         }
         if let Asked::Login(grant) = &asked
+            && answered
             && let Ok(attempt) = keeper.arming().begin(&container.id, follows)
         {
             let bearer = request.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());

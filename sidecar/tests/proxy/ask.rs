@@ -36,7 +36,7 @@ async fn a_request_waits_for_the_answer_and_goes_on() {
         };
         assert_eq!((question.container.as_str(), question.host.as_str()), ("agent-a", HOST));
         assert_eq!((&question.ports[..], world.upstream.requests()), (&[world.upstream.port()][..], 0));
-        world.questions.answer(&HOST.parse().unwrap(), None, None, Heard::AllowedOnce);
+        world.questions.answer(&HOST.parse().unwrap(), None, |_| true, Heard::AllowedOnce);
         assert_eq!(waiting.await.unwrap(), 200);
         let line = world.only_line().await;
         assert_eq!(

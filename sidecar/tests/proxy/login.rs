@@ -8,6 +8,8 @@ use tokio::task::JoinHandle;
 use understudy::accounts::arming::ArmingError;
 use understudy::accounts::store::StoreError;
 use understudy::accounts::{Arming, Millis};
+use understudy::credentials::Rights;
+use understudy_policies::{Policy, PolicySet};
 
 use crate::client::{Client, H1, H2, full, whole};
 use crate::provider::{Scheme, tokens};
@@ -255,4 +257,21 @@ async fn a_crash_before_it_was_confirmed_leaves_nothing_and_one_after_it_the_who
     assert_eq!(answer.await.unwrap().0, 403);
     assert_eq!(world.store().read("work").unwrap().generation, 1);
     assert!(world.vault.current().secret("provider").is_some());
+}
+
+#[tokio::test]
+async fn a_container_that_may_do_nothing_does_not_log_in_either() {
+    let world = world(false).await;
+    arm(&world, LONG);
+    let failed = PolicySet::combine(vec![Arc::new(Policy::failed("web", "web.toml:1:1: no"))]);
+    let rights = world.container.rights();
+    world.container.set_rights(Rights { policy: Arc::new(failed), ..(*rights).clone() });
+    let mut client = Client::new(&world, H1).await;
+    let request = client.request("/oauth/token").method("POST").header("content-type", JSON);
+    let (head, _) = whole(client.send(request.body(full(code("mine"))).unwrap()).await.unwrap()).await;
+    assert_eq!(
+        (head.status.as_u16(), &head.headers["x-understudy-reason"]),
+        (403, &"policy-failed".parse().unwrap())
+    );
+    assert_eq!(world.upstream.requests_for("/oauth/token"), 0);
 }

@@ -50,14 +50,15 @@ fn hostile() -> Vec<Vec<u8>> {
     names
 }
 
-/// One denied line, in which nothing steers a terminal; nothing left.
-async fn refused(world: &World, name: &[u8]) {
+/// One denied line, in which nothing steers a terminal, with a reason that is about names or one of the `others`; nothing left.
+async fn refused(world: &World, name: &[u8], others: &[&str]) {
     let shown = String::from_utf8_lossy(name).into_owned();
     let line = world.only_line().await;
     assert_eq!(line["decision"], "denied", "{shown:?}: {line}");
     let reason = line["reason"].as_str().unwrap_or_default();
     assert!(
-        ["malformed", "name-mismatch", "name-missing", "address-literal"].contains(&reason),
+        ["malformed", "name-mismatch", "name-missing", "address-literal"].contains(&reason)
+            || others.contains(&reason),
         "{shown:?}: {line}"
     );
     let odd = |c: char| c != '\n' && !(c == ' ' || c.is_ascii_graphic());
@@ -92,7 +93,7 @@ async fn a_host_header_is_the_name_of_the_connection_or_is_refused() {
                 continue;
             }
             assert!(answer.starts_with("HTTP/1.1 4"), "{}: {answer}", String::from_utf8_lossy(&name));
-            refused(&world, &name).await;
+            refused(&world, &name, &[]).await;
         }
     }
 }
@@ -116,8 +117,55 @@ async fn a_server_name_is_the_name_of_the_connection_or_is_refused() {
         let answer = exchange(&world, &client_hello(&name)).await;
         // An alert, or a reset; no handshake.
         assert!(answer.first().is_none_or(|kind| *kind == 21), "{}", String::from_utf8_lossy(&name));
-        refused(&world, &name).await;
+        refused(&world, &name, &[]).await;
     }
+}
+
+#[tokio::test]
+async fn the_target_of_a_connect_is_a_name_or_is_refused() {
+    for name in hostile() {
+        let world = World::speaking(Protocols::Plain).await;
+        let head = [b"CONNECT ", &name[..], b":80 HTTP/1.1\r\nHost: ", &name, b":80\r\n\r\n"].concat();
+        let request = format!("GET / HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+        exchange(&world, &[&head, request.as_bytes()].concat()).await;
+        refused(&world, &name, &["proxy-request", "protocol-not-allowed"]).await;
+    }
+}
+
+#[tokio::test]
+async fn an_authority_of_http2_is_the_name_of_the_connection_or_is_refused() {
+    for name in hostile() {
+        let world = World::speaking(Protocols::Plain).await;
+        let mut stream = world.connect(TO_HOST).await;
+        stream.write_all(&http2_request(&name)).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+        if name.is_empty() {
+            // One that is empty stands for none (RFC 9113 section 8.3.1), and the connection has a name.
+            continue;
+        }
+        refused(&world, &name, &["timeout"]).await;
+    }
+}
+
+/// The preface, empty settings and one request (RFC 9113, RFC 7541), with `authority` as it is.
+fn http2_request(authority: &[u8]) -> Vec<u8> {
+    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
+    };
+    // GET, http, /; then the literal value of `:authority`, without Huffman's coding.
+    let mut block = vec![0x82, 0x86, 0x84, 0x01];
+    match authority.len() {
+        length @ 0..127 => block.push(u8::try_from(length).unwrap()),
+        length => {
+            let rest = length - 127;
+            block.extend([127, u8::try_from(rest % 128).unwrap() | 0x80, u8::try_from(rest / 128).unwrap()]);
+        }
+    }
+    block.extend(authority);
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    [preface, frame(4, 0, 0, &[]), frame(1, 5, 1, &block)].concat()
 }
 
 /// A real one, whose server name is then another.

@@ -56,7 +56,7 @@ async fn other_protocols_are_reset() {
         assert_eq!(all_of(stream).await, (Vec::new(), true), "{bytes:?}");
         let line = world.only_line().await;
         assert_eq!(line["reason"], reason);
-        assert_eq!(line["host"], "28.0.1.0");
+        assert_eq!(line["host"], HOST);
         assert_eq!(world.upstream.connections(), 0);
     }
 }

@@ -65,7 +65,67 @@ fn a_bad_file_leaves_what_was_good_while_a_container_runs_and_denies_what_starts
         "{:?}",
         sidecar.problems()
     );
-    let script = "ask\nwrite other\nwait_gone 'policy `web`: web.toml'\nask";
+    let script = "ask\nwait_for 'note: agent: it may do nothing now, by policy `web`: web.toml:2:1'\nwrite other\nwait_gone 'policy `web`: web.toml'\nask\n\
+                  wait_gone 'it may do nothing now'\ntrue";
     let text = agent::run(&sidecar, "agent", &[HARNESS, POLICY], &format!("{}{script}", sidecar.steps()));
     assert_eq!(told(&text), ["reason: policy-failed", "reason: host-not-allowed"], "{text}");
+}
+
+#[test]
+fn a_name_that_is_not_looked_up_says_which_rule_is_in_the_way_and_is_not_learnt() {
+    let mut sidecar = Sidecar::new();
+    sidecar.write("config/policies/web.toml", "[[deny]]\nhost = \"no.example\"\n");
+    sidecar.write("config/policies/bad.toml", "[[deny]]\nhots = \"x.example\"\n");
+    sidecar.start(&[]);
+    let look_up = "for host in no.example other.example; do getent ahostsv4 $host; done; true";
+    agent::run(&sidecar, "agent", &[HARNESS, POLICY], look_up);
+    agent::run(&sidecar, "failed", &[HARNESS, ("understudy.policy", "bad")], look_up);
+    let names = |container: &str| -> Vec<[String; 3]> {
+        let lines = sidecar.told(&["log", "--json", "--container", container]);
+        let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let text = |line: &serde_json::Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
+        let names = lines.filter(|line| line["protocol"] == "dns");
+        names.map(|line| ["host", "reason", "rule"].map(|key| text(&line, key))).collect()
+    };
+    let expected =
+        [["no.example", "denied-by-rule", "web.toml:2"], ["other.example", "host-not-allowed", ""]];
+    assert_eq!(names("agent"), expected, "{}", sidecar.log());
+    assert!(names("failed").iter().all(|[_, reason, _]| reason == "policy-failed"));
+    assert_eq!(names("failed").len(), 2);
+    let learnt = sidecar.told(&["learn", "agent"]);
+    assert!(learnt.contains("other.example") && !learnt.contains("no.example"), "{learnt}");
+    assert!(!sidecar.told(&["learn", "failed"]).contains("[[allow]]"));
+}
+
+#[test]
+fn status_tells_what_is_used_of_a_limit_and_a_refusal_which_policy_has_it() {
+    let mut sidecar = Sidecar::new();
+    sidecar.write("config/policies/web.toml", "max-requests = 2\nmax-bytes = \"1M\"\n");
+    sidecar.start(&[]);
+    let script = "ask\nwait_for 'limit: agent: max-requests: 1 of 2'\nask\nwait_for 'limit: agent: max-bytes: 0 of 1048576'\nask\n\
+                  curl -sk --noproxy '*' --max-time 20 https://x.example/ | grep -o 'raise it in policy `web`' | sed 's/^/note: /'";
+    let text = agent::run(&sidecar, "agent", &[HARNESS, POLICY], &format!("{}{script}", sidecar.steps()));
+    let expected = [
+        "reason: host-not-allowed",
+        "reason: host-not-allowed",
+        "reason: limit-reached",
+        "note: raise it in policy `web`",
+    ];
+    assert_eq!(told(&text), expected, "{text}");
+}
+
+#[test]
+fn explain_of_files_warns_of_what_the_own_ceiling_keeps_from_starting() {
+    let sidecar = Sidecar::new();
+    sidecar.write("config/policies/web.toml", "[[allow]]\nhost = \"a.example\"\n");
+    let explain = || {
+        let mut explain = sidecar.program("explain", &["config"]);
+        let output = explain.args(["a.example", "--policy", "web"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(explain(), "");
+    sidecar.write("config/ceiling.toml", "hosts = [\"b.example\"]\n");
+    let said = explain();
+    assert!(said.contains("web.toml:2") && said.contains("no container starts with it"), "{said}");
 }

@@ -31,7 +31,7 @@ struct Store {
 
 const PROJECT: &str = "mount only the directory that the agent works on";
 
-const STORES: [Store; 6] = [
+const STORES: [Store; 7] = [
     Store {
         what: "credentials of a login or a service",
         instead: "declare it as a secret of the sidecar's: the container gets a stand-in (docs/secrets.md)",
@@ -104,6 +104,24 @@ const STORES: [Store; 6] = [
             ".qwen/oauth_creds.json",
             ".local/share/opencode/auth.json",
             ".vibe/.env",
+        ],
+    },
+    Store {
+        what: "an agent's login as it was before `login import --write-back`",
+        instead: "delete it, once the sidecar's account works (docs/logins.md)",
+        paths: &[
+            ".claude/.credentials.json.previous",
+            ".claude/.credentials.json.keeping",
+            ".codex/auth.json.previous",
+            ".codex/auth.json.keeping",
+            ".gemini/oauth_creds.json.previous",
+            ".gemini/oauth_creds.json.keeping",
+            ".qwen/oauth_creds.json.previous",
+            ".qwen/oauth_creds.json.keeping",
+            ".local/share/opencode/auth.json.previous",
+            ".local/share/opencode/auth.json.keeping",
+            ".vibe/.env.previous",
+            ".vibe/.env.keeping",
         ],
     },
     Store {
@@ -224,6 +242,12 @@ mod tests {
         assert!(paths.iter().all(|path| !path.starts_with('/') && !path.contains("..")));
         for wanted in [".ssh", ".aws", ".config/gcloud", ".kube", ".docker", ".netrc", ".mozilla", ".gnupg"] {
             assert!(paths.contains(&&wanted), "{wanted}");
+        }
+        let logins = STORES.iter().find(|store| store.what == "an agent's login").unwrap();
+        for login in logins.paths {
+            for kept in [format!("{login}.previous"), format!("{login}.keeping")] {
+                assert!(paths.iter().any(|path| **path == kept), "{kept}");
+            }
         }
     }
 }

@@ -209,6 +209,27 @@ fn many_proxies_of_many_modules_are_bounded() {
     assert!(hosts(&policy(&proposal.text)).len() <= 8 && proposal.problems.len() < 200);
 }
 
+/// What a few megabytes of modules and a long proxy would make.
+#[test]
+fn the_paths_of_all_modules_together_are_bounded() {
+    let directory = tempfile::tempdir().unwrap();
+    let modules: String = (0..20_000).map(|n| format!("m.example/{n}/abcdefghijkl v1 h1:x=\n")).collect();
+    std::fs::write(directory.path().join("go.sum"), modules).unwrap();
+    for (segment, length, said) in [
+        ("/abcdefghijklmnopqrstuvw", 4000, "URLs of more than 8 MiB"),
+        ("/abcdefghijklmnopqrstuvw", 4096, "longer than 4096 bytes"),
+        ("/abcdefgh", 4000, "more than 256 segments"),
+    ] {
+        let proxy = format!("https://p.example{}", segment.repeat(4096 / segment.len()));
+        let proxy = proxy.get(..length).unwrap();
+        std::fs::write(directory.path().join(".env"), format!("GOPROXY={proxy}\n")).unwrap();
+        let proposal = propose(directory.path(), Paths::Short).unwrap();
+        let problems = &proposal.problems;
+        assert!(problems.iter().any(|problem| problem.contains(said)), "{length}: {problems:?}");
+        assert!(proposal.text.len() < 100_000 && policy(&proposal.text).rules().len() <= 1, "{length}");
+    }
+}
+
 fn special(path: &Path, kind: FileType) {
     // A device of number 0, which anybody may make.
     mknodat(CWD, path, kind, 0o666.into(), 0).unwrap();

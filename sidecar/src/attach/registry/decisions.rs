@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use understudy_control::{ContainerId, Decide, DecisionStatus, Effect, Lasting, Refusal};
+use understudy_policies::Rule;
 use understudy_policies::annotation::host_and_port;
 
 use super::{Known, Registry, find, shared};
@@ -40,9 +41,10 @@ impl Registry {
         let port = port.or((wanted.effect == Effect::Allow).then_some(443));
         let always = wanted.lasting == Lasting::Always;
         let mut decision = Decision { effect: wanted.effect, host, port, container, until: None, always };
-        (self.parts.may_decide)(&decision.rule("operator".to_owned()), &managed)?;
+        let rule = decision.rule("operator".to_owned());
+        (self.parts.may_decide)(&rule, &managed)?;
         match wanted.lasting {
-            Lasting::Once => return self.answer_once(&decision).map(Decided::Answered),
+            Lasting::Once => return self.answer_once(&decision, &rule).map(Decided::Answered),
             Lasting::Container if decision.container.is_none() => {
                 return Err(Refusal::new(
                     "no container is named",
@@ -64,19 +66,45 @@ impl Registry {
         Ok(Decided::Kept(status))
     }
 
-    fn answer_once(&self, decision: &Decision) -> Result<u64, Refusal> {
+    /// Of the container that is named, or of all whose own managed rules let it be.
+    fn answer_once(&self, decision: &Decision, rule: &Rule) -> Result<u64, Refusal> {
         let answer = match decision.effect {
             Effect::Allow => Heard::AllowedOnce,
             Effect::Deny => Heard::DeniedOnce,
         };
         let Decision { host, port, container, .. } = decision;
-        match self.parts.questions.answer(host, *port, container.as_ref(), answer) {
-            0 => Err(Refusal::new(
-                format!("no request waits for an answer about {host}"),
-                "see what waits with: understudy status",
+        let mut beyond = self.beyond(rule);
+        if let Some(container) = container {
+            beyond.retain(|id, _| id == container);
+        }
+        let asks = |id: &ContainerId| {
+            container.as_ref().is_none_or(|container| container == id) && !beyond.contains_key(id)
+        };
+        let answered = self.parts.questions.answer(host, *port, asks, answer);
+        let waits =
+            |id: &ContainerId| self.parts.questions.list().iter().any(|open| open.container_id == *id);
+        match answered {
+            0 => Err(beyond.into_iter().find(|(id, _)| waits(id)).map_or_else(
+                || {
+                    Refusal::new(
+                        format!("no request waits for an answer about {host}"),
+                        "see what waits with: understudy status",
+                    )
+                },
+                |(_, refusal)| refusal,
             )),
             questions => Ok(questions as u64),
         }
+    }
+
+    /// Containers for which their own managed rules forbid it, and how.
+    fn beyond(&self, rule: &Rule) -> HashMap<ContainerId, Refusal> {
+        let known = self.known();
+        let refused = known.iter().filter_map(|(id, entry)| {
+            let refusal = (self.parts.may_decide)(rule, &entry.asked().prepare.managed).err()?;
+            Some((shared::identity(id, entry).clone(), refusal))
+        });
+        refused.collect()
     }
 
     pub fn withdraw(&self, number: u64) -> Result<DecisionStatus, Refusal> {

@@ -22,6 +22,13 @@ impl Registry {
                 .map_err(|error| Refusal::new(error.to_string(), "name another one with --as"))?;
         }
         let id = self.attached(&wanted.container)?;
+        // Of those that are one, any can be the first for the next sidecar.
+        for member in shared::members(&self.known(), &id) {
+            self.parts.own_logins.add(&member, []).map_err(|error| {
+                let reason = format!("that it was armed could not be recorded, so it is not: {error}");
+                Refusal::new(reason, "make the state volume writable, then try again")
+            })?;
+        }
         let until = Instant::now() + Duration::from_secs(wanted.seconds);
         self.parts.arming.arm(&id, wanted.account.clone(), until).map_err(refused)
     }

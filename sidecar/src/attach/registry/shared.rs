@@ -29,6 +29,12 @@ pub(super) fn attached_as<'k>(
     })
 }
 
+/// All that are that container.
+pub(super) fn members(known: &HashMap<ContainerId, Known>, identity: &ContainerId) -> Vec<ContainerId> {
+    let is_one = |entry: &Known| entry.container().is_some_and(|container| container.id == *identity);
+    known.iter().filter(|(_, entry)| is_one(entry)).map(|(id, _)| id.clone()).collect()
+}
+
 /// The container of that name is about to be another one, in another network: those that were one with it have ended their
 /// part in it.
 pub(super) fn end(known: &mut HashMap<ContainerId, Known>, identity: &ContainerId) {

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use understudy_control::{
-    ArmLogin, Client, ControlDirectory, Decide, Effect, Explain, HelloSecret, Lasting, Listener, Outcome,
-    Placement, Reply, Request, User,
+    ArmLogin, Client, ControlDirectory, Decide, Effect, Explain, HelloSecret, Lasting, Listener, ManagedFile,
+    Outcome, Placement, Reply, Request, User,
 };
 use understudy_policies::{Policy, PolicySet, Verdict};
 
@@ -94,8 +94,8 @@ fn stand() -> Stand {
         leases: Leases::new([127, 0, 0, 1].into()),
         revocations,
         own_logins: OwnLogins::new(state.path().join("own-logins")),
-        may_decide: Box::new(|rule, _| match rule.place.is_empty() {
-            true => Err(Refusal::new("no", "no")),
+        may_decide: Box::new(|rule, managed| match rule.place.is_empty() || !managed.is_empty() {
+            true => Err(Refusal::new("beyond what is managed", "no")),
             false => Ok(()),
         }),
         decisions: Arc::clone(&decisions),
@@ -226,7 +226,10 @@ fn a_container_gets_a_login_that_it_made_once_the_operator_confirmed_it() {
     assert!(arm("nobody", "work", 60).is_err() && arm("agent", "work", 86_401).is_err());
     assert!(arm("agent", "../work", 60).unwrap_err().reason.contains("lower-case"));
     assert!(registry.keep_login("agent").unwrap_err().reason.contains("not armed"));
+    let (agent, other) = ("a".repeat(64).parse().unwrap(), "b".repeat(64).parse().unwrap());
+    assert!(!registry.parts.own_logins.is_known(&agent));
     arm("agent", "taken", 60).unwrap();
+    assert!(registry.parts.own_logins.is_known(&agent));
     assert!(registry.keep_login("agent").unwrap_err().reason.contains("no login was made"));
     let made = |account: &str| {
         let token = |text: &str| Token::new(text.to_owned());
@@ -249,8 +252,8 @@ fn a_container_gets_a_login_that_it_made_once_the_operator_confirmed_it() {
     // A container that is gone is armed for nothing.
     arm("agent", "work", 60).unwrap();
     registry.detach(&"a".repeat(64).parse().unwrap());
-    assert!(registry.armed_logins().is_empty());
-    // A sidecar that starts again gives the container what it was given; and no other.
+    assert!(registry.armed_logins().is_empty() && !registry.parts.arming.concerns(&agent));
+    // A sidecar that starts again gives the container what it was given, and looks at a login that comes late; and no other.
     for (id, name, expected) in [("a", "agent", &["a", "mine"][..]), ("b", "other", &["a"])] {
         let (attach, descriptors) = sockets(id);
         registry.reattach(Reattach { prepare: prepare(id, name), attach }, descriptors).unwrap();
@@ -259,6 +262,7 @@ fn a_container_gets_a_login_that_it_made_once_the_operator_confirmed_it() {
             status.containers.iter().find(|container| container.name.as_deref() == Some(name)).unwrap();
         assert_eq!(found.secrets, expected);
     }
+    assert!(registry.parts.arming.concerns(&agent) && !registry.parts.arming.concerns(&other));
 }
 
 #[test]
@@ -444,6 +448,30 @@ fn what_is_said_once_answers_what_is_asked_now_and_says_how_much_that_was() {
 }
 
 #[test]
+fn what_is_said_once_to_all_goes_to_none_whose_own_managed_rules_forbid_it() {
+    let stand = stand();
+    let questions = Arc::clone(&stand.registry.parts.questions);
+    let managed = ManagedFile { path: "m.toml".to_owned(), text: String::new(), spared: Vec::new() };
+    stand.registry.prepare(Prepare { managed: vec![managed], ..prepare("a", "managed") }).unwrap();
+    stand.registry.prepare(prepare("b", "free")).unwrap();
+    let mut waiting = Vec::new();
+    for id in ["a", "b"] {
+        attach(&stand.registry, id).unwrap();
+        let container = stand.registry.known()[&id.repeat(64).parse().unwrap()].container().cloned().unwrap();
+        waiting.push(questions.ask(&container, &"a.example".parse().unwrap(), 443).unwrap());
+    }
+    let once = |effect| {
+        let host = "a.example".to_owned();
+        stand.registry.decide(&Decide { effect, host, container: None, lasting: Lasting::Once })
+    };
+    assert_eq!(once(Effect::Allow).unwrap(), Decided::Answered(1));
+    assert_eq!(questions.list()[0].container, "managed");
+    let refusal = once(Effect::Allow).unwrap_err();
+    assert!(refusal.reason.contains("beyond what is managed"), "{refusal}");
+    assert_eq!(questions.list().len(), 1);
+}
+
+#[test]
 fn revoke_needs_one_container() {
     let stand = stand();
     stand.registry.prepare(prepare("a", "one")).unwrap();
@@ -459,6 +487,16 @@ fn revoke_needs_one_container() {
     stand.registry.revoke("bbb").unwrap();
     assert!(stand.registry.prepare(prepare("c", "bbb")).is_err());
     assert!(stand.registry.prepare(prepare("b", "two")).is_ok());
+
+    // One that calls itself what Podman prints of another's id gets nobody in the other's stead, and a whole id is never a name.
+    let (short, whole) = ("b".repeat(12), "b".repeat(64));
+    stand.registry.prepare(prepare("d", &short)).unwrap();
+    stand.registry.prepare(prepare("e", &whole)).unwrap();
+    let refusal = stand.registry.revoke(&short).unwrap_err();
+    assert!(refusal.remedy.contains("--no-trunc"), "{refusal}");
+    stand.registry.revoke(&whole).unwrap();
+    assert!(stand.registry.prepare(prepare("b", "two")).is_err());
+    assert!(stand.registry.prepare(prepare("e", &whole)).is_ok());
 }
 
 #[test]

@@ -6,12 +6,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::Ordering::Relaxed;
 
 use understudy_control::{
-    AuditFile, ContainerId, ContainerStatus, Explain, Explained, Lines, Refusal, SecretStatus, Status,
+    AuditFile, ContainerId, ContainerStatus, Explain, Explained, LimitStatus, Lines, Refusal, SecretStatus,
+    Status,
 };
 use understudy_policies::HostName;
 
 use super::{Attached, Known, Registry, decisions, find, shared};
-use crate::container::Counters;
+use crate::container::{Container, Counters};
+use crate::credentials::Rights;
 use crate::credentials::report::Holders;
 use crate::decide::Denial;
 use crate::explain::asked::{self, Asked};
@@ -132,7 +134,18 @@ impl Registry {
             allowed: count(|c| &c.allowed),
             denied: count(|c| &c.denied),
             terminated: count(|c| &c.terminated),
-            notes: notes.clone(),
+            limits: entry.container().map_or_else(Vec::new, |container| limits(container, &rights)),
+            notes: nothing_allowed(&rights).into_iter().chain(notes.iter().cloned()).collect(),
         }
     }
+}
+
+fn limits(container: &Container, rights: &Rights) -> Vec<LimitStatus> {
+    let used = container.meter.used(rights.policy.limits());
+    used.into_iter().map(|(name, used, most)| LimitStatus { name: name.to_owned(), used, most }).collect()
+}
+
+fn nothing_allowed(rights: &Rights) -> Option<String> {
+    let (policy, error) = rights.policy.failure()?;
+    Some(format!("it may do nothing now, by policy `{policy}`: {error}"))
 }
