@@ -25,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 
 pub use authority::Authority;
 pub use log::{Entry, Log, Request};
-pub use provider::GOOGLE_ACCESS;
+pub use provider::{GITHUB_TOKEN, GOOGLE_ACCESS};
 pub use routes::byte_at;
 
 /// What the provider listens on and where it writes.

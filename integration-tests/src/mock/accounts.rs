@@ -152,7 +152,10 @@ impl Accounts {
         let request: Value = serde_json::from_slice(body).unwrap_or_else(|_| form(body));
         let code = request["code"].as_str().or(request["device_code"].as_str());
         if let Some(login) = code.and_then(|code| code.strip_prefix("code-of-")) {
-            return (200, self.first(login).to_string());
+            // As Claude Code calls itself.
+            let claude = request["client_id"].as_str().is_some_and(|client| client.starts_with("9d1c250a-"));
+            let scheme = if claude { Scheme::Claude } else { Scheme::ChatGpt };
+            return (200, self.told(scheme, tokens(scheme, login, 0, self.lifetime)).to_string());
         }
         if request["grant_type"] != "refresh_token" {
             // A login of whoever sits in front of it.
@@ -187,7 +190,11 @@ impl Accounts {
             login.number += 1;
             login.made.insert(login.number, SystemTime::now());
         }
-        let new = tokens(scheme, &name, login.number, self.lifetime);
+        (200, self.told(scheme, tokens(scheme, &name, login.number, self.lifetime)).to_string())
+    }
+
+    /// What a program hears of its tokens.
+    fn told(&self, scheme: Scheme, new: Tokens) -> Value {
         let mut answer = json!({ "token_type": "Bearer", "access_token": new.access, "refresh_token": new.refresh,
             "expires_in": self.lifetime.as_secs() });
         match (scheme, new.id) {
@@ -199,14 +206,7 @@ impl Accounts {
                 answer["organization"] = json!({ "uuid": "00000000-0000-4000-8000-000000000001" });
             }
         }
-        (200, answer.to_string())
-    }
-
-    /// What a program hears that logs in.
-    fn first(&self, login: &str) -> Value {
-        let new = tokens(Scheme::ChatGpt, login, 0, self.lifetime);
-        json!({ "token_type": "Bearer", "access_token": new.access, "refresh_token": new.refresh,
-            "id_token": new.id, "expires_in": self.lifetime.as_secs() })
+        answer
     }
 
     /// Whether a request with this `Authorization` is answered.

@@ -11,6 +11,7 @@ mod shopify;
 
 use serde_json::Value;
 
+pub use device::GITHUB as GITHUB_TOKEN;
 pub use google::ACCESS as GOOGLE_ACCESS;
 
 /// What the mock says, with the host that was asked or the header that carried the credential, and a word of the request
@@ -27,11 +28,15 @@ pub(super) struct Asked<'a> {
     pub(super) body: &'a [u8],
 }
 
-/// The whole answer, and whether it is an event stream.
+/// The whole answer, and its type.
 pub(super) struct Answer {
     pub(super) body: String,
-    pub(super) stream: bool,
+    pub(super) kind: &'static str,
 }
+
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Answers a request of one of the APIs.
 pub(super) fn answer(asked: &Asked<'_>) -> Option<Answer> {
@@ -69,12 +74,12 @@ impl Asked<'_> {
 
 impl Answer {
     fn json(value: &Value) -> Self {
-        Self { body: value.to_string(), stream: false }
+        Self { body: value.to_string(), kind: JSON }
     }
 
     /// Server-sent events without names.
     fn events(values: &[Value], end: &str) -> Self {
         let events: String = values.iter().map(|value| format!("data: {value}\n\n")).collect();
-        Self { body: events + end, stream: true }
+        Self { body: events + end, kind: EVENTS }
     }
 }

@@ -83,8 +83,7 @@ pub(super) async fn answer(
         body: &received.kept,
     };
     if let Some(answer) = provider::answer(&asked) {
-        let kind = if answer.stream { "text/event-stream" } else { "application/json" };
-        return whole(StatusCode::OK, kind, answer.body);
+        return whole(StatusCode::OK, answer.kind, answer.body);
     }
     let mut segments = path.trim_start_matches('/').split('/');
     match (segments.next().unwrap_or_default(), segments.next()) {

@@ -16,6 +16,12 @@ use crate::tool::{Tool, node_arch};
 /// As often as it takes for two renewals.
 const LONG_ENOUGH: Duration = TOKEN_LIFETIME.saturating_mul(3);
 
+/// There is no curl in the image.
+const POST: &str = "import ssl, sys, urllib.request; \
+    context = ssl.create_default_context(cafile='/etc/ssl/certs/ca-certificates.crt'); \
+    told = urllib.request.urlopen(sys.argv[1], sys.argv[2].encode(), context=context); \
+    print(told.read().decode(), end='')";
+
 /// A login, and the file in which its program keeps it.
 struct Login {
     scheme: Scheme,
@@ -104,7 +110,7 @@ impl Login {
         for token in used {
             let backwards: String = token.chars().rev().collect();
             let url = format!("https://{}/backwards", self.host());
-            let told = container.exec(&["curl", "-sS", "--fail", "--data-binary", &backwards, &url]);
+            let told = container.exec(&["python3", "-c", POST, &url, &backwards]);
             let told = told.unwrap().success().unwrap();
             assert_eq!(told.len(), token.len(), "{told}");
             assert!(told != token, "a token of before came back");
@@ -187,6 +193,24 @@ fn codex_answers_with_an_account_that_is_renewed_all_along() {
         tool: Tool { harness: "codex", needs: &["codex"], command, answer: "MOCK-OK over", ..Tool::PLAIN },
     };
     login.prove();
+    over_events(login.tool);
+}
+
+/// Without WebSockets it sends its requests compressed, and reads events.
+fn over_events(tool: Tool) {
+    let provider = r#"{name="OpenAI",base_url="https://chatgpt.com/backend-api/codex",wire_api="responses",requires_openai_auth=true,supports_websockets=false}"#;
+    let command = format!(
+        r#"{} exec --skip-git-repo-check -c 'model_provider="events"' -c 'model_providers.events={provider}' 'say hi'"#,
+        codex()
+    );
+    let tool = Tool { command: command.leak(), answer: "MOCK-OK over events", ..tool };
+    let container = tool.run(&tool.agent().annotation("understudy.secrets", "work-codex"));
+    let printed = container.exec(&["sh", "-c", "cat /tmp/out /tmp/err"]).unwrap().stdout;
+    assert!(printed.contains(tool.answer), "{printed}\n{}", stand().sidecar_log().unwrap());
+    let requests = stand().requests("/backend-api/codex/responses").unwrap();
+    let compressed =
+        |request: &Request| request.method == "POST" && request.header("content-encoding") == Some("zstd");
+    assert!(requests.iter().any(compressed), "{requests:?}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn assert_answers(tool: &Tool, command: &[&str]) {
         Command::new(node)
             .args([client.as_path(), sdk.as_path()])
             .arg("/home/agent")
-            .args(tool.agent().attached(command)),
+            .args(tool.agent().annotation("understudy.secrets", tool.secret).attached(command)),
         b"",
     );
     let heard = heard.unwrap();
@@ -39,6 +39,22 @@ fn assert_answers(tool: &Tool, command: &[&str]) {
 fn gemini_cli_answers_an_editor() {
     let program = "/opt/gemini/node_modules/@google/gemini-cli/bundle/gemini.js";
     assert_answers(&GEMINI, &["node", program, "--acp"]);
+}
+
+#[test]
+fn codex_answers_an_editor() {
+    let program = match node_arch() {
+        "arm64" => "/opt/codex-acp/node_modules/@zed-industries/codex-acp-linux-arm64/bin/codex-acp",
+        _ => "/opt/codex-acp/node_modules/@zed-industries/codex-acp-linux-x64/bin/codex-acp",
+    };
+    let codex = Tool {
+        harness: "codex",
+        needs: &["codex-acp"],
+        secret: "openai-key",
+        arrived: ("/responses", "authorization", "Bearer "),
+        ..Tool::PLAIN
+    };
+    assert_answers(&codex, &[program]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A program logs in inside of its container, while the operator lets it.
 
+use understudy_integration_tests::mock::GITHUB_TOKEN;
 use understudy_integration_tests::mock::accounts::{Scheme, tokens};
 use understudy_integration_tests::podman::until;
 use understudy_integration_tests::stand::TOKEN_LIFETIME;
@@ -56,6 +57,111 @@ fn codex_logs_in_by_a_device_code_and_the_next_container_has_the_login() {
     let mut real = Vec::new();
     for number in 0..4 {
         real.push(tokens(Scheme::ChatGpt, DEVICE, number, TOKEN_LIFETIME).refresh);
+    }
+    let values: Vec<&str> = real.iter().map(String::as_str).collect();
+    for container in [&container, &next] {
+        container.exec(&["sh", "-c", "kill -KILL -1"]).unwrap();
+        let found = stand.hunt(container, &values).unwrap();
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
+
+#[test]
+fn gh_logs_in_by_a_device_code_and_the_next_container_has_the_key() {
+    let stand = stand();
+    stand
+        .declare("[own-gh]\nlike = \"github-app-token\"\naccount = \"own-gh\"\ngrant-to = { harnesses = [\"gh\"] }\n")
+        .unwrap();
+    until("the declaration", || Ok(stand.operator(&["secrets"])?.success()?.contains("own-gh"))).unwrap();
+    let command = "gh api user";
+    let tool = Tool { harness: "gh", command, answer: r#""login":"mock""#, ..Tool::PLAIN };
+    let agent = tool.agent().annotation("understudy.secrets", "");
+    let container = agent.start(&["sleep", "infinity"]).unwrap();
+    let login =
+        "gh auth login --hostname github.com --git-protocol https --web --insecure-storage </dev/null 2>&1";
+    // Without a code for its device it waits for a browser, which never comes.
+    let refused = container.exec(&["sh", "-c", &format!("timeout 10 {login}")]).unwrap();
+    assert!(refused.code != Some(0), "{}", refused.text());
+
+    let arm = ["login", "arm", container.name.as_str(), "--as", "own-gh", "--for", "5m"];
+    let armed = stand.operator(&arm).unwrap().success().unwrap();
+    assert!(armed.contains("it may reach github.com meanwhile"), "{armed}");
+    std::thread::scope(|scope| {
+        let logging_in = scope.spawn(|| container.exec(&["sh", "-c", login]).unwrap());
+        let waits = || {
+            let listed = stand.operator(&["login", "armed"])?.success()?;
+            Ok(listed.contains("logged in to account `own-gh` (github-app-token) of mock"))
+        };
+        until("the login", waits).unwrap_or_else(|error| panic!("{error:#}: {:?}", stand.sidecar_log()));
+        let told = stand.operator(&["login", "confirm", &container.name]).unwrap().success().unwrap();
+        assert!(told.contains("the container has it as secret `own-gh`"), "{told}");
+        let said = logging_in.join().unwrap();
+        assert_eq!(said.code, Some(0), "{}\n{}", said.text(), stand.sidecar_log().unwrap());
+    });
+    let answered = container.exec(&["sh", "-c", command]).unwrap();
+    assert!(answered.stdout.contains(tool.answer), "{}\n{}", answered.text(), stand.sidecar_log().unwrap());
+    let next = tool.run(&tool.agent().annotation("understudy.secrets", "own-gh"));
+    let printed = next.exec(&["cat", "/tmp/out"]).unwrap().stdout;
+    assert!(printed.contains(tool.answer), "{printed}\n{}", stand.sidecar_log().unwrap());
+    for container in [&container, &next] {
+        let found = stand.hunt(container, &[GITHUB_TOKEN]).unwrap();
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
+
+#[test]
+fn claude_code_logs_in_with_a_code_to_paste_and_the_next_container_has_the_login() {
+    let stand = stand();
+    stand
+        .declare("[own-claude]\nlike = \"claude-account\"\naccount = \"own-claude\"\ngrant-to = { harnesses = [\"claude-code\"] }\n")
+        .unwrap();
+    until("the declaration", || Ok(stand.operator(&["secrets"])?.success()?.contains("own-claude"))).unwrap();
+    let command = "claude -p 'say hi'";
+    let tool = Tool {
+        harness: "claude-code",
+        programs: &["claude"],
+        command,
+        answer: "MOCK-OK from bearer",
+        ..Tool::PLAIN
+    };
+    let container = tool.agent().annotation("understudy.secrets", "").start(&["sleep", "infinity"]).unwrap();
+    // Its URL ends in what the code has to be given with.
+    let login = "cd /tmp; rm -f in out; mkfifo in; claude auth login <in >out 2>&1 & login=$!; cd /tmp; sleep 1; exec 7>in; \
+         for i in $(seq 600); do \
+             state=$(sed -n 's/.*authorize?z-//p' out | tr -d '\\r'); [ -n \"$state\" ] && break; sleep 0.1; \
+         done; \
+         echo \"code-of-ownclaude#$state\" >&7; wait $login; code=$?; cat out; exit $code";
+    let refused = container.exec(&["sh", "-c", login]).unwrap();
+    assert!(refused.code != Some(0), "{}", refused.text());
+
+    let arm = ["login", "arm", container.name.as_str(), "--as", "own-claude", "--for", "5m"];
+    let armed = stand.operator(&arm).unwrap().success().unwrap();
+    assert!(armed.contains("it may reach platform.claude.com meanwhile"), "{armed}");
+    std::thread::scope(|scope| {
+        let logging_in = scope.spawn(|| container.exec(&["sh", "-c", login]).unwrap());
+        let waits = || {
+            let listed = stand.operator(&["login", "armed"])?.success()?;
+            Ok(listed.contains("logged in to account `own-claude` (claude-account) of mock@example.invalid"))
+        };
+        until("the login", waits).unwrap_or_else(|error| {
+            let said = container.exec(&["cat", "/tmp/out"]);
+            panic!("{error:#}: {said:?}\n{:?}", stand.sidecar_log());
+        });
+        let told = stand.operator(&["login", "confirm", &container.name]).unwrap().success().unwrap();
+        assert!(told.contains("the container has it as secret `own-claude`"), "{told}");
+        let said = logging_in.join().unwrap();
+        assert_eq!(said.code, Some(0), "{}\n{}", said.text(), stand.sidecar_log().unwrap());
+    });
+    let script = format!("{{ {command}; }} </dev/null");
+    let answered = container.exec(&["sh", "-c", &script]).unwrap();
+    assert!(answered.stdout.contains(tool.answer), "{}\n{}", answered.text(), stand.sidecar_log().unwrap());
+    let next = tool.run(&tool.agent().annotation("understudy.secrets", "own-claude"));
+    let printed = next.exec(&["cat", "/tmp/out"]).unwrap().stdout;
+    assert!(printed.contains(tool.answer), "{printed}\n{}", stand.sidecar_log().unwrap());
+    let mut real = Vec::new();
+    for number in 0..4 {
+        let tokens = tokens(Scheme::Claude, "ownclaude", number, TOKEN_LIFETIME);
+        real.extend([tokens.access, tokens.refresh]);
     }
     let values: Vec<&str> = real.iter().map(String::as_str).collect();
     for container in [&container, &next] {

@@ -267,6 +267,8 @@ async fn a_device_is_asked_for_until_it_is_let_in_and_what_is_unclear_brings_not
             heard.body
         );
         assert!(world.store().names().unwrap().is_empty());
+        // As GitHub answers who does not say that JSON is accepted.
+        assert_eq!(heard.headers["content-type"], FORM);
     }
     // In another place than it may have, it is refused and never sent.
     let before = world.upstream.requests();

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Asked};
+use super::{Answer, Asked, EVENTS};
 
 /// Answers a path of the API.
 pub(super) fn answer(asked: &Asked<'_>) -> Option<Answer> {
@@ -28,7 +28,7 @@ fn messages(asked: &Asked<'_>) -> Answer {
     let text =
         asked.says(if asked.headers.contains_key("x-api-key") { "from x-api-key" } else { "from bearer" });
     if request.get("stream").and_then(Value::as_bool) == Some(true) {
-        return Answer { body: events(model, &text), stream: true };
+        return Answer { body: events(model, &text), kind: EVENTS };
     }
     let message = json!({
         "id": "msg_mock", "type": "message", "role": "assistant", "model": model,

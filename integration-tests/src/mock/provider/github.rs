@@ -8,6 +8,8 @@ use super::{Answer, Asked};
 pub(super) fn answer(asked: &Asked<'_>) -> Option<Answer> {
     let answer = match (asked.method, asked.path) {
         ("GET", "/user") => json!({ "login": "mock", "id": 1 }),
+        // `gh` asks so who has logged in.
+        ("POST", "/graphql") => json!({ "data": { "viewer": { "login": "mock" } } }),
         ("GET", "/copilot_internal/user") => json!({
             "login": "mock", "access_type_sku": "free_limited_copilot", "copilot_plan": "individual",
             "chat_enabled": true, "cli_enabled": true, "analytics_tracking_id": "x",

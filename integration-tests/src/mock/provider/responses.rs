@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ANSWER, Answer, Asked};
+use super::{ANSWER, Answer, Asked, EVENTS};
 use crate::mock::accounts::ACCOUNT_ID;
 
 /// Answers a path of the API.
@@ -16,7 +16,7 @@ pub(super) fn answer(asked: &Asked<'_>) -> Option<Answer> {
                     format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default())
                 })
                 .collect();
-            Some(Answer { body: events, stream: true })
+            Some(Answer { body: events, kind: EVENTS })
         }
         ("GET", "/backend-api/wham/accounts/check") => {
             let account = json!({ "id": ACCOUNT_ID, "name": "Mock", "structure": "personal", "plan_type": "plus",

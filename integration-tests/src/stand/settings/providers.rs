@@ -15,7 +15,14 @@ pub struct Provider {
 const HEX: &[u8] = b"0123456789abcdef";
 const BASE62: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-pub const PROVIDERS: [Provider; 7] = [
+pub const PROVIDERS: [Provider; 8] = [
+    Provider {
+        secret: "openai-key",
+        like: "openai-api-key",
+        hosts: &["api.openai.com"],
+        harnesses: &["codex"],
+        shape: ("sk-abcdefghij0123456789T3BlbkFJ", BASE62, 20, ""),
+    },
     Provider {
         secret: "mistral-key",
         like: "mistral-api-key",
