@@ -77,7 +77,7 @@ fn a_name_that_is_not_looked_up_says_which_rule_is_in_the_way_and_is_not_learnt(
     sidecar.write("config/policies/web.toml", "[[deny]]\nhost = \"no.example\"\n");
     sidecar.write("config/policies/bad.toml", "[[deny]]\nhots = \"x.example\"\n");
     sidecar.start(&[]);
-    let look_up = "for host in no.example other.example; do getent ahostsv4 $host; done; true";
+    let look_up = "for host in no.example other.example; do curl -sk --noproxy '*' --max-time 20 -o /dev/null https://$host/; done; true";
     agent::run(&sidecar, "agent", &[HARNESS, POLICY], look_up);
     agent::run(&sidecar, "failed", &[HARNESS, ("understudy.policy", "bad")], look_up);
     let names = |container: &str| -> Vec<[String; 3]> {
