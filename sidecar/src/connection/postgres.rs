@@ -165,6 +165,13 @@ impl Session<'_> {
             }
         };
         line.entry(|entry| entry.secrets = vec![secret.clone()]);
+        // Of now: a login takes as long as the container likes.
+        let (vault, rights) = (gateway.vault().current(), container.rights());
+        if !rights.grants.contains(&secret) {
+            let fault =
+                Fault::new(Reason::CredentialNotGranted, "its secret was taken away while it logged in");
+            return Err(fault.about(&secret).into());
+        }
         let permit = decide_postgres(&rights.policy, host, *port, startup.database()).map_err(Fault::of)?;
         line.entry(|entry| entry.rule = Some(permit.rule().to_owned()));
         within_limits(container).map_err(Fault::of)?;
@@ -207,8 +214,10 @@ impl Session<'_> {
         timeout(gateway.limits().handshake, visitor.say(&hello)).await.map_err(late)??;
         let (mut ends, mut down) = pump::ends(visitor.stream, stream, scrubber);
         let result = tokio::select! {
-            result = pump::pump(&mut ends, &mut down, &passed) => result,
+            // Asked first, so that nothing passes of a session that has nothing to stand on; it waits most of the time.
+            biased;
             fault = self.withdrawn(&secret, &login) => Err(fault),
+            result = pump::pump(&mut ends, &mut down, &passed) => result,
         };
         if let Err(fault) = &result {
             down.tell(&last_words(None, fault)).await;

@@ -124,8 +124,10 @@ async fn session(
     line.passes(permit.rule(), passed);
     let secret = guest.secret.clone();
     tokio::select! {
-        result = pump::pump(guest, &mut upstream, passed, IDLE) => result,
+        // Asked first: nothing passes of what is not allowed any more.
+        biased;
         fault = withdrawn(container, host, port, &command, &secret) => Err(fault),
+        result = pump::pump(guest, &mut upstream, passed, IDLE) => result,
     }
 }
 

@@ -36,10 +36,14 @@ pub(super) async fn pump(
                 Some(ChannelMsg::Data { data }) => {
                     let length = data.len() as u64;
                     passed.pass(data.len()).map_err(Fault::of)?;
-                    to_server.data_bytes(data).await.map_err(|_| server_gone())?;
+                    // A server that has ended may have said why: that is waiting to be told.
+                    if to_server.data_bytes(data).await.is_err() {
+                        return Ok(());
+                    }
                     passed.up.fetch_add(length, Relaxed);
                 }
-                Some(ChannelMsg::Eof) => to_server.eof().await.map_err(|_| server_gone())?,
+                Some(ChannelMsg::Eof) if to_server.eof().await.is_err() => return Ok(()),
+                Some(ChannelMsg::Eof) => {}
                 Some(ChannelMsg::Close) | None => return Ok(()),
                 // Neither windows of terminals nor signals are passed on, nor is a second command.
                 Some(_) => {}
@@ -91,7 +95,7 @@ pub(super) async fn pump(
             return Err(Fault::new(Reason::Timeout, "nothing passed either way for too long"));
         }
     }
-    // The container closes; it may have heard the end of the command already.
+    // One of them closes; the container may have heard the end of the command already.
     timeout(FAREWELL, down).await.unwrap_or_else(|_| Err(container_gone()))
 }
 
