@@ -1,5 +1,6 @@
 //! Root inside the container tries; what counts is what arrived outside.
 
+use understudy_integration_tests::podman::podman;
 use understudy_integration_tests::stand::{Agent, GENERIC};
 
 use crate::{assert_nothing_arrived, python, stand};
@@ -52,6 +53,18 @@ except urllib.error.HTTPError as e: print("still", e.code)
     let text = Agent::generic().option("--user=0").run(&python(script)).unwrap().success().unwrap();
     assert!(!text.contains("errno 0") && text.contains("still 403"), "{text}");
     assert_nothing_arrived("/flushed");
+}
+
+#[test]
+fn what_podman_runs_in_it_later_as_root_is_redirected_too() {
+    stand();
+    let agent = Agent::generic().option("--user=agent").start(&["sleep", "120"]).unwrap();
+    let script = "id -u; curl -s --max-time 20 https://denied.example/exec | grep -o 'refused by policy'; \
+                  nft flush ruleset 2>/dev/null && echo flushed; \
+                  curl -s --max-time 20 https://denied.example/exec | grep -o 'refused by policy'; true";
+    let text = podman(["exec", "--user=0", &agent.name, "sh", "-c", script]).unwrap().success().unwrap();
+    assert_eq!(text.trim(), "0\nrefused by policy\nrefused by policy");
+    assert_nothing_arrived("/exec");
 }
 
 #[test]

@@ -296,6 +296,48 @@ mod tests {
         }
     }
 
+    /// A server that gives the next of these with each question for an address, good for no time.
+    async fn rotating(addresses: Vec<std::net::Ipv4Addr>) -> SocketAddr {
+        use hickory_proto::op::Message;
+        use hickory_proto::rr::{RData, Record, RecordType, rdata::A};
+        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let at = socket.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut buffer, mut addresses) = (vec![0; 4096], addresses.into_iter());
+            while let Ok((length, peer)) = socket.recv_from(&mut buffer).await {
+                let query = Message::from_vec(&buffer[..length]).unwrap();
+                let mut response = Message::response(query.metadata.id, query.metadata.op_code);
+                let question = query.queries[0].clone();
+                response.add_query(question.clone());
+                if question.query_type() == RecordType::A
+                    && let Some(address) = addresses.next()
+                {
+                    response.add_answer(Record::from_rdata(question.name().clone(), 0, RData::A(A(address))));
+                }
+                socket.send_to(&response.to_vec().unwrap(), peer).await.unwrap();
+            }
+        });
+        at
+    }
+
+    #[tokio::test]
+    async fn a_name_is_looked_up_for_each_connection_and_what_it_has_become_is_looked_at() {
+        use understudy_policies::{Policy, PolicySet, Request};
+        let server =
+            rotating(["93.184.216.34", "93.184.216.35", "127.0.0.1"].map(|ip| ip.parse().unwrap()).into())
+                .await;
+        let resolver = Resolver::new(HashMap::new(), &[server], SyntheticRange::default()).unwrap();
+        let host: HostName = "x.example".parse().unwrap();
+        for expected in ["93.184.216.34", "93.184.216.35"] {
+            let expected: IpAddr = expected.parse().unwrap();
+            assert_eq!(resolver.look_up(&host).await.unwrap(), [expected]);
+        }
+        let rule = "[[allow]]\nhost = \"x.example\"\n";
+        let policy = PolicySet::combine(vec![Arc::new(Policy::parse("p", "p.toml", rule).unwrap())]);
+        let permit = crate::decide::decide(&policy, &Request::new(&host, 443, "GET", "/")).unwrap();
+        assert_eq!(resolver.resolve(permit).await.unwrap_err().reason, Reason::PrivateAddress);
+    }
+
     #[test]
     fn only_public_addresses_are_dialled_and_at_least_one_is_needed() {
         let host: HostName = "x.example".parse().unwrap();
