@@ -38,6 +38,8 @@ pub struct Stand {
     given: Vec<&'static str>,
     world: Container,
     sidecar: std::sync::Mutex<Option<Container>>,
+    /// Held while `secrets.toml` is changed.
+    declaring: std::sync::Mutex<()>,
 }
 
 impl Stand {
@@ -69,8 +71,14 @@ impl Stand {
         settings::write(&paths, &secrets, given)?;
         progress("installing the hook");
         install(&paths)?;
-        let stand =
-            Self { paths, secrets, given: given.to_vec(), world, sidecar: std::sync::Mutex::default() };
+        let stand = Self {
+            paths,
+            secrets,
+            given: given.to_vec(),
+            world,
+            sidecar: std::sync::Mutex::default(),
+            declaring: std::sync::Mutex::default(),
+        };
         progress("starting the sidecar");
         stand.start_sidecar()?;
         Ok(stand)
@@ -126,12 +134,29 @@ impl Stand {
     /// # Errors
     /// If the file cannot be written.
     pub fn declare(&self, table: &str) -> Result<()> {
+        self.change_secrets(|text| match text.contains(table) {
+            true => text.to_owned(),
+            false => format!("{text}\n{table}"),
+        })
+    }
+
+    /// Takes back what [`Self::declare`] added.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn take_back(&self, table: &str) -> Result<()> {
+        self.change_secrets(|text| text.replacen(&format!("\n{table}"), "", 1))
+    }
+
+    /// One test at a time, so that none loses what another one declares. By a rename: the sidecar must not need the file that it
+    /// once opened.
+    fn change_secrets(&self, change: impl FnOnce(&str) -> String) -> Result<()> {
+        let _alone = self.declaring.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let file = self.paths.configuration.join("secrets.toml");
-        let text = std::fs::read_to_string(&file)?;
-        if !text.contains(table) {
-            std::fs::write(&file, format!("{text}\n{table}"))?;
-        }
-        Ok(())
+        let new = file.with_extension("new");
+        std::fs::write(&new, change(&std::fs::read_to_string(&file)?))?;
+        std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        Ok(std::fs::rename(new, file)?)
     }
 
     /// The sidecar's log.

@@ -46,6 +46,7 @@ impl Drop for Files {
             };
             drop(done);
         }
+        drop(stand().take_back(SECRET));
     }
 }
 
@@ -76,14 +77,13 @@ fn answer(agent: &Container, path: &str) -> String {
 #[test]
 fn a_running_agent_is_under_the_configuration_of_the_moment() {
     let stand = stand();
-    let files = Files::of_the_stand(&["secrets.toml", "sidecar.toml", "policies/reload.toml", "reloaded"]);
-    let declared = format!("{}\n{SECRET}", files.before("secrets.toml"));
+    let files = Files::of_the_stand(&["sidecar.toml", "policies/reload.toml", "reloaded"]);
     let (first, second) = (unique_value("first"), unique_value("second"));
 
     write("reloaded", &first);
     write("policies/reload.toml", POLICY);
     write("sidecar.toml", &format!("{}\n\"{HOST}\" = \"127.0.0.1\"\n", files.before("sidecar.toml")));
-    write("secrets.toml", &declared);
+    stand.declare(SECRET).unwrap();
     until("the secret", || Ok(reloaded().is_some_and(|secret| secret["usable"] == true))).unwrap();
 
     let agent = Agent::new("generic")
@@ -128,7 +128,7 @@ fn a_running_agent_is_under_the_configuration_of_the_moment() {
     until("the first policy", || Ok(answer(&agent, "/reload/again").contains("mock: no route"))).unwrap();
 
     // the secret goes, and with it what the agent holds
-    write("secrets.toml", files.before("secrets.toml"));
+    stand.take_back(SECRET).unwrap();
     until("the secret to go", || Ok(reloaded().is_none())).unwrap();
     assert!(answer(&agent, "/reload/gone").contains("credential-not-granted"));
     assert!(received("/reload/gone", "x-api-key").is_empty());
