@@ -42,6 +42,21 @@ pub struct Stand {
     declaring: std::sync::Mutex<()>,
 }
 
+/// See [`Stand::declare_meanwhile`].
+pub struct Declared {
+    stand: &'static Stand,
+    name: &'static str,
+    table: String,
+}
+
+impl Drop for Declared {
+    fn drop(&mut self) {
+        let Self { stand, name, table } = self;
+        drop(stand.take_back(table));
+        drop(until("its end", || Ok(!stand.operator(&["secrets"])?.success()?.contains(*name))));
+    }
+}
+
 impl Stand {
     /// The one stand of this process, started at the first call. Its containers end with the session (`machine/enter`),
     /// or when the next binary's stand starts.
@@ -138,6 +153,20 @@ impl Stand {
             true => text.to_owned(),
             false => format!("{text}\n{table}"),
         })
+    }
+
+    /// Declares the secret `name`, in force when this returns and for as long as what it gives is kept: other tests would have to
+    /// choose between it and theirs.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or the sidecar does not read it.
+    pub fn declare_meanwhile(&'static self, name: &'static str, table: &str) -> Result<Declared> {
+        let table = format!("[{name}]\n{table}");
+        self.declare(&table)?;
+        let declared = Declared { stand: self, name, table };
+        // A file that was changed is read some seconds later.
+        until("the declaration", || Ok(self.operator(&["secrets"])?.success()?.contains(name)))?;
+        Ok(declared)
     }
 
     /// Takes back what [`Self::declare`] added.

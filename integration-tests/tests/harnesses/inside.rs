@@ -14,11 +14,11 @@ const DEVICE: &str = "device";
 #[test]
 fn codex_logs_in_by_a_device_code_and_the_next_container_has_the_login() {
     let stand = stand();
-    stand
-        .declare("[work-device]\nlike = \"chatgpt-account\"\naccount = \"device\"\ngrant-to = { harnesses = [\"codex\"] }\n")
-        .unwrap();
-    // A file that was changed is read some seconds later.
-    until("the declaration", || Ok(stand.operator(&["secrets"])?.success()?.contains("work-device")))
+    let _declared = stand
+        .declare_meanwhile(
+            "work-device",
+            "like = \"chatgpt-account\"\naccount = \"device\"\ngrant-to = { harnesses = [\"codex\"] }\n",
+        )
         .unwrap();
     let command = format!("{} exec --skip-git-repo-check 'say hi'", codex()).leak();
     let tool = Tool { harness: "codex", needs: &["codex"], command, answer: "MOCK-OK over", ..Tool::PLAIN };
@@ -69,10 +69,12 @@ fn codex_logs_in_by_a_device_code_and_the_next_container_has_the_login() {
 #[test]
 fn gh_logs_in_by_a_device_code_and_the_next_container_has_the_key() {
     let stand = stand();
-    stand
-        .declare("[own-gh]\nlike = \"github-app-token\"\naccount = \"own-gh\"\ngrant-to = { harnesses = [\"gh\"] }\n")
+    let _declared = stand
+        .declare_meanwhile(
+            "own-gh",
+            "like = \"github-app-token\"\naccount = \"own-gh\"\ngrant-to = { harnesses = [\"gh\"] }\n",
+        )
         .unwrap();
-    until("the declaration", || Ok(stand.operator(&["secrets"])?.success()?.contains("own-gh"))).unwrap();
     let command = "gh api user";
     let tool = Tool { harness: "gh", command, answer: r#""login":"mock""#, ..Tool::PLAIN };
     let agent = tool.agent().annotation("understudy.secrets", "");
@@ -112,10 +114,7 @@ fn gh_logs_in_by_a_device_code_and_the_next_container_has_the_key() {
 #[test]
 fn claude_code_logs_in_with_a_code_to_paste_and_the_next_container_has_the_login() {
     let stand = stand();
-    stand
-        .declare("[own-claude]\nlike = \"claude-account\"\naccount = \"own-claude\"\ngrant-to = { harnesses = [\"claude-code\"] }\n")
-        .unwrap();
-    until("the declaration", || Ok(stand.operator(&["secrets"])?.success()?.contains("own-claude"))).unwrap();
+    let _declared = stand.declare_meanwhile("own-claude", "like = \"claude-account\"\naccount = \"own-claude\"\ngrant-to = { harnesses = [\"claude-code\"] }\n").unwrap();
     let command = "claude -p 'say hi'";
     let tool = Tool {
         harness: "claude-code",
