@@ -33,7 +33,8 @@ pub(super) struct Splice {
 
 /// The permit to pass through TLS for a name that the container looked up. None: it is inspected, as all is by default.
 /// So it is where any secret of the installation is bound: not seen, a stand-in would not be swapped, and an agent could
-/// bring a credential of its own; and where one of these gets its tokens, since a login of its own would be one, too; of one that was ever armed for a login, where any login is made.
+/// bring a credential of its own; and where one of these gets its tokens, since a login of its own would be one, too; of one that was
+/// ever armed for a login, where any login is made.
 pub(super) fn permit(gateway: &Gateway, container: &Container, name: &HostName, port: u16) -> Option<Permit> {
     let permit = decide_splice(&container.rights().policy, name, port)?;
     let vault = gateway.vault().current();
