@@ -11,13 +11,16 @@ mod hook;
 mod idle;
 mod nginx;
 mod policy;
+mod postgres;
 pub mod relay;
+mod relayed;
 mod report;
 mod requests;
 mod route;
 mod samples;
 pub mod sink;
 mod splice;
+mod ssh;
 
 pub use idle::hold;
 
@@ -65,6 +68,14 @@ pub fn run() -> Result<()> {
     if wanted("splice") {
         progress("splice: a plain relay and the sidecar in turn");
         splice::measure(&bed, &mut report, rounds.div_ceil(2))?;
+    }
+    if wanted("ssh") {
+        progress("ssh: a clone, direct and through the relay in turn");
+        ssh::measure(&bed, &mut report, rounds)?;
+    }
+    if wanted("postgres") {
+        progress("postgres: COPY both ways, direct and through the relay in turn");
+        postgres::measure(&bed, &mut report, rounds.div_ceil(2))?;
     }
     report.print();
     Ok(())

@@ -18,6 +18,8 @@ pub(super) const HOST: &str = "api.example";
 pub(super) const SINK_HOST: &str = "other.example";
 /// The same origin, without being decrypted on the way.
 pub(super) const SPLICED_HOST: &str = "spliced.example";
+/// Where git and PostgreSQL are, each at its own port.
+pub(super) const RELAYED_HOST: &str = "relayed.example";
 /// Body of one small answer.
 const SMALL: usize = 1024;
 const GIB: u64 = 1 << 30;
@@ -154,7 +156,8 @@ fn configure(stand: &Stand, directory: &std::path::Path) -> Result<()> {
         format!(
             "extra-ca = [\"/etc/understudy/bench-ca.crt\"]\n\
              resolvers = [\"127.0.0.1:53\"]\n\
-             [names]\n\"{HOST}\" = \"127.0.0.1:{ORIGIN}\"\n\"{SINK_HOST}\" = \"127.0.0.1:{SINK}\"\n\"{SPLICED_HOST}\" = \"127.0.0.1:{ORIGIN}\"\n"
+             [names]\n\"{HOST}\" = \"127.0.0.1:{ORIGIN}\"\n\"{SINK_HOST}\" = \"127.0.0.1:{SINK}\"\n\"{SPLICED_HOST}\" = \"127.0.0.1:{ORIGIN}\"\n\
+             \"{RELAYED_HOST}\" = \"127.0.0.1\"\n"
         ),
     )?;
     fs::write(
