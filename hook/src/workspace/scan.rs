@@ -8,56 +8,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
-use super::config::{self, Entry};
+use super::config;
 use super::folder::{Folder, Kind};
 use super::git;
-use super::protected::matches;
+use super::run::runs;
 
 /// Names at the most: beyond them the answer would be none.
 const MOST_NAMES: usize = 4_000_000;
 const DEEPEST: usize = 128;
-
-/// Assignments by which git runs a program, or reads a configuration from elsewhere: section, key (git-config(1)). A `*`
-/// stands for anything.
-const RUN: [(&str, &str); 37] = [
-    ("core", "fsmonitor"),
-    ("core", "hookspath"),
-    ("core", "sshcommand"),
-    ("core", "gitproxy"),
-    ("core", "editor"),
-    ("core", "pager"),
-    ("core", "askpass"),
-    ("core", "alternaterefscommand"),
-    ("core", "worktree"),
-    ("sequence", "editor"),
-    ("filter", "clean"),
-    ("filter", "smudge"),
-    ("filter", "process"),
-    ("diff", "external"),
-    ("diff", "command"),
-    ("diff", "textconv"),
-    ("merge", "driver"),
-    ("mergetool", "*"),
-    ("difftool", "*"),
-    ("interactive", "difffilter"),
-    ("credential", "helper"),
-    ("gpg", "program"),
-    ("gpg", "defaultkeycommand"),
-    ("remote", "uploadpack"),
-    ("remote", "receivepack"),
-    ("remote", "vcs"),
-    ("uploadpack", "packobjectshook"),
-    ("protocol", "allow"),
-    ("include", "path"),
-    ("includeif", "path"),
-    ("trailer", "command"),
-    ("trailer", "cmd"),
-    ("hook", "command"),
-    ("browser", "*"),
-    ("man", "*"),
-    ("sendemail", "*cmd"),
-    ("init", "templatedir"),
-];
 
 /// Keys by whose value editors and agents run something on the host, as they are written in JSON: file, key, what it does.
 const ORDERS: [(&str, &str, &str); 9] = [
@@ -230,7 +188,7 @@ impl Scan<'_> {
     fn modules(&mut self, at: &Path, depth: usize) {
         for name in self.directories(at) {
             let below = at.join(name);
-            if git::is_git_directory(&self.folder, &below).unwrap_or(false) {
+            if git::passes_for_one(&self.folder, &below).unwrap_or(false) {
                 self.git_directory(&below, false);
             } else if depth < DEEPEST {
                 self.modules(&below, depth + 1);
@@ -294,19 +252,6 @@ impl Scan<'_> {
     }
 }
 
-fn runs(entry: &Entry) -> bool {
-    let Entry { section, key, value, .. } = entry;
-    // `git lfs install` writes these into many repositories.
-    let lfs = section == "filter" && entry.subsection == "lfs" && value.starts_with("git-lfs ");
-    // git's own monitor is no other program.
-    let own_monitor = key == "fsmonitor" && ["true", "false"].contains(&value.as_str());
-    let listed = RUN.iter().any(|(run, pattern)| section == run && matches(pattern, OsStr::new(key)));
-    let command =
-        ["alias", "pager"].contains(&section.as_str()) && (section == "pager" || value.starts_with('!'));
-    let update = section == "submodule" && key == "update" && value.starts_with('!');
-    (listed && !lfs && !own_monitor) || command || update
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -364,6 +309,8 @@ mod tests {
         write(r, "linked/.git", "gitdir: ../elsewhere\n");
         write(r, ".git/commondir", "/tmp\n");
         write(r, ".git/worktrees/w/commondir", "/tmp\n");
+        write(r, ".git/modules/m/HEAD", "");
+        write(r, ".git/modules/m/commondir", "/tmp\n");
         write(r, ".git/rebase-merge/git-rebase-todo", "pick a\nexec sh\n");
         write(r, ".git/hooks/post-checkout", "#!/bin/sh\n");
         fs::set_permissions(r.join(".git/hooks/post-checkout"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -376,6 +323,7 @@ mod tests {
         for line in [
             ".git/commondir: makes git read",
             ".git/worktrees/w/commondir: makes git read",
+            ".git/modules/m/commondir: makes git read",
             ".git/rebase-merge/git-rebase-todo: `git rebase --continue`",
             ".git/hooks/post-checkout: git runs this hook",
             ".git/modules/a/b/config: core.sshcommand = x",
@@ -394,7 +342,7 @@ mod tests {
                 "{line} in {found:#?}"
             );
         }
-        assert_eq!(found.len(), 13, "{found:#?}");
+        assert_eq!(found.len(), 14, "{found:#?}");
     }
 
     #[test]
