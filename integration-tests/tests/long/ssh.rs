@@ -1,9 +1,11 @@
 //! Git over SSH: `git` and `ssh` of their packages in a sealed container, with what that was given, and a real `sshd` in the
 //! world (`images/ssh`).
 
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use understudy_integration_tests::podman::{Container, podman, unique, until};
+use understudy_integration_tests::podman::{Container, podman, run, unique, until};
 use understudy_integration_tests::stand::{Agent, import};
 
 use crate::stand;
@@ -32,6 +34,44 @@ fn declared(name: &str, port: u16, host_key: &str) -> String {
          user = \"root\"\nhost-keys = {:?}\ngrant-to = {{ harnesses = [\"generic\"] }}\n",
         host_key.trim()
     )
+}
+
+/// As `declared`, and with an agent that keeps the key.
+fn kept(name: &str, host_key: &str, public_key: &str) -> String {
+    let file = format!("file = \"/etc/understudy/{name}\"");
+    let agent = format!("agent = \"/etc/understudy/agent\"\npublic-key = {:?}", public_key.trim());
+    let table = declared(name, 22, host_key).replace(&file, &agent);
+    table.split_once('\n').unwrap().1.to_owned()
+}
+
+/// An ssh-agent whose socket is in a directory that the sidecar sees.
+struct KeyAgent {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl KeyAgent {
+    fn start(directory: &Path) -> Self {
+        let socket = directory.join("agent");
+        let child = Command::new("ssh-agent").arg("-D").arg("-a").arg(&socket).stdout(Stdio::null()).spawn();
+        let started = Self { child: child.unwrap(), socket };
+        until("the agent", || Ok(started.socket.exists())).unwrap();
+        started
+    }
+
+    fn add(&self, key: &str) {
+        let mut command = Command::new("ssh-add");
+        command.arg("-q").arg("-").env("SSH_AUTH_SOCK", &self.socket);
+        run(&mut command, key.as_bytes()).unwrap().success().unwrap();
+    }
+}
+
+impl Drop for KeyAgent {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        drop(std::fs::remove_file(&self.socket));
+    }
 }
 
 fn server() -> Container {
@@ -67,10 +107,10 @@ fn git_clones_and_pushes_over_ssh_and_the_key_is_nowhere_in_its_container() {
     let agent = Agent::new("generic").image(IMAGE).annotation("understudy.policy", "work-git");
     let granted = agent.clone().annotation("understudy.secrets", "work-git wrong-git");
     let container = granted.start(&["sleep", "infinity"]).unwrap();
-    let run = |script: &str| container.exec(&["bash", "-c", script]).unwrap();
-    let fine = |script: &str| run(script).success().unwrap_or_else(|error| panic!("{script}: {error:#}"));
+    let shell = |script: &str| container.exec(&["bash", "-c", script]).unwrap();
+    let fine = |script: &str| shell(script).success().unwrap_or_else(|error| panic!("{script}: {error:#}"));
     let refused = |script: &str, said: &str| {
-        let told = run(script);
+        let told = shell(script);
         assert!(told.code != Some(0) && told.text().contains(said), "{script}: {}", told.text());
     };
     fine(
@@ -114,4 +154,23 @@ fn git_clones_and_pushes_over_ssh_and_the_key_is_nowhere_in_its_container() {
     assert!(told.code != Some(0) && told.text().contains(said), "{}", told.text());
     let log = podman(["logs", &server.name]).unwrap().text();
     assert!(log.contains("Accepted publickey for root"), "{log}");
+
+    // Of an agent of the host, which is where the sidecar's mounts are, the key is as good.
+    let key_agent = KeyAgent::start(directory);
+    key_agent.add(&read("/keys/real"));
+    let _declared = stand
+        .declare_meanwhile("agent-git", &kept("agent-git", &read("/keys/host.pub"), &read("/keys/real.pub")))
+        .unwrap();
+    let policy = Agent::new("generic").image(IMAGE).annotation("understudy.policy", "work-git");
+    let third = policy.annotation("understudy.secrets", "agent-git").start(&["sleep", "infinity"]).unwrap();
+    let fetch = || third.exec(&["git", "ls-remote", "root@git.example:/srv/work.git"]).unwrap();
+    fetch().success().unwrap();
+    assert_eq!(stand.hunt(&third, &[&real]).unwrap(), Vec::<String>::new());
+    drop(key_agent);
+    let told = fetch();
+    let said = "understudy: credential-unavailable: secret `agent-git`";
+    assert!(told.code != Some(0) && told.text().contains(said), "{}", told.text());
+    let key_agent = KeyAgent::start(directory);
+    key_agent.add(&read("/keys/real"));
+    fetch().success().unwrap();
 }
