@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde_json::Value;
+use understudy_policies::unique::{self, NotUnique};
 
 /// Pointers that are none of JSON's: lines `KEY=value`, lines `KEY: value`, and lines that are URLs with a password.
 const ENVIRONMENT: &str = "env:";
@@ -18,6 +19,7 @@ const PRIVATE_KEY: &str = "private-key";
 pub(crate) enum LoginError {
     Credential { pointer: String },
     NotJson { line: usize },
+    Twice { line: usize },
 }
 
 impl fmt::Display for LoginError {
@@ -27,6 +29,12 @@ impl fmt::Display for LoginError {
                 write!(f, "a credential that is not a stand-in at {pointer}")?;
             }
             Self::NotJson { line } => write!(f, "not JSON (line {line}), so it cannot be checked")?,
+            Self::Twice { line } => {
+                write!(
+                    f,
+                    "a member is named twice (line {line}), and which of the two is read is not known"
+                )?;
+            }
         }
         f.write_str("\na real login must not be in the container: remove the file from the image, volume or mount; the sidecar keeps the real one")
     }
@@ -54,8 +62,10 @@ pub(crate) fn check(content: &[u8], pointers: &[String], stand_ins: &[String]) -
     if pointers.is_empty() {
         return Ok(());
     }
-    let json: Value =
-        serde_json::from_slice(content).map_err(|error| LoginError::NotJson { line: error.line() })?;
+    let json = unique::parse(content).map_err(|error| match error {
+        NotUnique::Twice(line) => LoginError::Twice { line },
+        NotUnique::Truncated(line) | NotUnique::NotJson(line) => LoginError::NotJson { line },
+    })?;
     for pointer in pointers {
         let segments: Vec<String> =
             pointer.split('/').skip(1).map(|segment| segment.replace("~1", "/").replace("~0", "~")).collect();
@@ -196,6 +206,8 @@ mod tests {
     fn what_cannot_be_parsed_is_refused() {
         assert_eq!(verdict("{\n token: sk-real", &["/token"]), Err(LoginError::NotJson { line: 2 }));
         assert!(verdict("\u{feff}{}", &["/token"]).is_err());
+        let twice = "{\"token\": \"sk-real\",\n\"token\": \"other\"}";
+        assert_eq!(verdict(twice, &["/token"]), Err(LoginError::Twice { line: 2 }));
     }
 
     #[test]
