@@ -280,6 +280,6 @@ pub struct LoginFile {
     /// Absolute, or `~/…` for the container user's home.
     pub path: String,
     /// JSON pointers (RFC 6901) to the strings that are credentials; a `*` segment stands for every member. In other files
-    /// `env:KEY`, `yaml:KEY`, `url`, `pgpass` or `private-key`.
+    /// `env:KEY`, `yaml:KEY`, `url`, `netrc`, `pgpass` or `private-key`.
     pub pointers: Vec<String>,
 }

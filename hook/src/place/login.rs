@@ -11,6 +11,8 @@ const YAML: &str = "yaml:";
 const URL: &str = "url";
 /// Lines of libpq's file of passwords (PostgreSQL's manual, "The Password File").
 const PGPASS: &str = "pgpass";
+/// What follows `password` and `account` in a file that curl and git read (curl's manual, "netrc").
+const NETRC: &str = "netrc";
 /// The whole file is a private key (PEM, RFC 7468), compared without its frame and its line breaks.
 const PRIVATE_KEY: &str = "private-key";
 
@@ -116,6 +118,9 @@ fn values<'a>(text: &'a str, pointer: &str) -> Option<Vec<&'a str>> {
     if pointer == URL {
         return Some(text.lines().filter_map(password).collect());
     }
+    if pointer == NETRC {
+        return Some(of_netrc(text));
+    }
     if pointer == PGPASS {
         return Some(text.lines().filter_map(of_pgpass).collect());
     }
@@ -154,6 +159,18 @@ fn of_pgpass(line: &str) -> Option<&str> {
         sign == ':' && !taken
     };
     line.splitn(5, is_separator).nth(4)
+}
+
+/// One in quotes is taken as it is, and is then no stand-in.
+fn of_netrc(text: &str) -> Vec<&str> {
+    let mut words = text.split_whitespace();
+    let mut found = Vec::new();
+    while let Some(word) = words.next() {
+        if matches!(word, "password" | "account") {
+            found.extend(words.next());
+        }
+    }
+    found
 }
 
 fn unquoted(value: &str) -> &str {
@@ -242,6 +259,25 @@ mod tests {
         for real in [&framed("sk-real"), "sk-real", &(framed("other") + &framed("sk-real")), &framed("")] {
             let error = verdict(real, &["private-key"]).unwrap_err();
             assert_eq!(error, LoginError::Credential { pointer: "private-key".to_owned() }, "{real}");
+        }
+    }
+
+    #[test]
+    fn passwords_of_netrc_files_are_understood() {
+        for fine in [
+            "",
+            "machine a.example login me password sk-stand-in\n",
+            "machine a.example\n  login me\n  password\n other",
+        ] {
+            verdict(fine, &["netrc"]).unwrap();
+        }
+        for real in [
+            "machine a.example login me password sk-real",
+            "machine a.example password other\ndefault\npassword sk-real\n",
+            "machine a.example login me account sk-real",
+            "default password \"sk-stand-in\"",
+        ] {
+            assert!(verdict(real, &["netrc"]).is_err(), "{real}");
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod several;
 
+pub mod moved;
 mod real;
 
 use std::collections::BTreeMap;
