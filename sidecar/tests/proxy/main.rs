@@ -44,6 +44,7 @@ mod streaming;
 mod terms;
 mod token_clients;
 mod tunnels;
+mod turned_away;
 mod upgrades;
 mod uploads;
 mod upstream;
