@@ -5,6 +5,7 @@ pub(crate) mod config;
 pub(crate) mod folder;
 pub(crate) mod git;
 pub(crate) mod guard;
+mod index;
 pub(crate) mod plan;
 pub(crate) mod protected;
 pub(crate) mod scan;

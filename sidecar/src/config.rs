@@ -335,8 +335,19 @@ fn proxy(table: ProxyTable) -> Result<ProxySettings, (&'static str, String)> {
         && credential.is_none()
         && variable.is_none()
         && command.is_none();
-    let (account, cache) = (None, None);
-    let written = Written { file, podman_secret, credential, variable, command, account, timeout, cache };
+    let (account, cache, agent, public_key) = Default::default();
+    let written = Written {
+        file,
+        podman_secret,
+        credential,
+        variable,
+        command,
+        account,
+        agent,
+        public_key,
+        timeout,
+        cache,
+    };
     let credentials = match none {
         true => None,
         false => Some(written.source(0).map_err(|(_, why)| ("credentials", why))?),

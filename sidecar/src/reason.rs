@@ -97,6 +97,8 @@ reasons! {
     CredentialInClear = "credential-in-clear",
     /// A request to an endpoint that creates or stores credentials, and that no secret's `minting` allows.
     CredentialMinting = "credential-minting",
+    /// The ssh-agent that keeps the real key is not there, does not have it, or does not sign.
+    CredentialUnavailable = "credential-unavailable",
     /// The provider ended the login of an account: only another login helps.
     LoginNeeded = "login-needed",
     /// The name resolves to a private, loopback, link-local or otherwise special address.
@@ -144,7 +146,8 @@ impl Reason {
             | Self::UpstreamFailed
             | Self::UpstreamProxyFailed
             | Self::UpstreamUntrusted
-            | Self::UnreadableAnswer => 502,
+            | Self::UnreadableAnswer
+            | Self::CredentialUnavailable => 502,
             Self::UpstreamTimeout => 504,
             Self::Internal => 500,
             Self::RequestTrailers => 501,

@@ -66,6 +66,11 @@ impl Folder {
 
     /// A regular file's content.
     pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.read_up_to(path, LARGEST)
+    }
+
+    /// `largest` in bytes; a larger one is an error.
+    pub(crate) fn read_up_to(&self, path: &Path, largest: u64) -> io::Result<Vec<u8>> {
         let file =
             self.within(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         let file: File = file.into();
@@ -73,9 +78,9 @@ impl Folder {
             return Err(io::Error::other("not a regular file"));
         }
         let mut bytes = Vec::new();
-        file.take(LARGEST + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > LARGEST {
-            return Err(io::Error::other(format!("larger than {LARGEST} bytes")));
+        file.take(largest + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > largest {
+            return Err(io::Error::other(format!("larger than {largest} bytes")));
         }
         Ok(bytes)
     }
@@ -102,7 +107,10 @@ impl Folder {
     }
 
     /// Makes what git would make, as its directory's owner.
-    pub(crate) fn make(&self, parent: &Path, name: &str, what: Make) -> io::Result<()> {
+    pub(crate) fn make(&self, path: &Path, what: Make) -> io::Result<()> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
         let parent = self.within(parent, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let status = fstat(&parent)?;
         match what {

@@ -1,10 +1,15 @@
-//! Where git keeps what it runs, gitrepository-layout(5).
+//! Where git keeps what it runs, gitrepository-layout(5): in the repositories that are found, and in those to which they lead
+//! wherever these lie, submodules and linked worktrees.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::config::{self, Entry};
 use super::folder::{Folder, Kind, Make};
+use super::index;
 use super::plan::{Plan, Unguardable, inside};
 use super::protected::{CONFIG, HOOKS, Relaxed};
 
@@ -15,31 +20,302 @@ const DEEPEST_MODULE: usize = 6;
 pub(super) const COMMON: &str = "commondir";
 /// Names in one directory of git's.
 const MOST: usize = 4096;
+/// Repositories and work trees; each takes some mounts.
+const MOST_REPOSITORIES: usize = 2048;
+/// Of a work tree with a million files.
+const LARGEST_INDEX: u64 = 256 * 1024 * 1024;
 
-/// What has a `.git`, at `at`.
-pub(super) fn guard_work_tree(
-    folder: &Folder,
-    at_host: &Path,
-    at: &Path,
-    relaxed: &Relaxed,
-    plan: &mut Plan,
-) -> Result<(), Unguardable> {
-    let git = at.join(".git");
-    match kind(folder, at_host, &git)? {
-        Some(Kind::Folder) => guard_directory(folder, at_host, &git, Some(at), relaxed, plan),
-        Some(Kind::Link) => Err(Unguardable::Link(at_host.join(git))),
-        // A submodule's, a linked worktree's: it says which repository this is.
-        Some(Kind::File | Kind::Program) if !relaxed.allows(CONFIG) => {
-            if let Some(named) = git_file(folder, &git).and_then(|path| inside(at_host, at, &path)) {
-                let elsewhere = !named.components().any(|part| part.as_os_str() == ".git");
-                if elsewhere && kind(folder, at_host, &named)? == Some(Kind::Folder) {
-                    guard_directory(folder, at_host, &named, Some(at), relaxed, plan)?;
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Found {
+    /// What has a `.git`.
+    WorkTree(PathBuf),
+    GitDirectory {
+        at: PathBuf,
+        /// Where its hooks run, unless it is bare.
+        work_tree: Option<PathBuf>,
+    },
+}
+
+pub(super) struct Repositories<'a> {
+    folder: &'a Folder,
+    at_host: &'a Path,
+    relaxed: &'a Relaxed,
+    pub(super) plan: Plan,
+    found: BTreeSet<Found>,
+    left: Vec<Found>,
+}
+
+impl<'a> Repositories<'a> {
+    pub(super) fn new(folder: &'a Folder, at_host: &'a Path, relaxed: &'a Relaxed) -> Self {
+        let (plan, found, left) = Default::default();
+        Self { folder, at_host, relaxed, plan, found, left }
+    }
+
+    /// What has a `.git`, at `at`.
+    pub(super) fn work_tree(&mut self, at: PathBuf) {
+        self.add(Found::WorkTree(at));
+    }
+
+    pub(super) fn git_directory(&mut self, at: PathBuf, work_tree: Option<PathBuf>) {
+        self.add(Found::GitDirectory { at, work_tree });
+    }
+
+    /// Guards them and all to which they lead; answers with the work trees.
+    pub(super) fn guard(&mut self) -> Result<Vec<PathBuf>, Unguardable> {
+        while let Some(next) = self.left.pop() {
+            if self.found.len() > MOST_REPOSITORIES {
+                return Err(Unguardable::TooMany);
+            }
+            match next {
+                Found::WorkTree(at) => self.guard_work_tree(&at)?,
+                Found::GitDirectory { at, work_tree } => {
+                    self.guard_git_directory(&at, work_tree.as_deref())?;
                 }
             }
-            plan.guard(git);
-            Ok(())
         }
-        _ => Ok(()),
+        let work_trees = self.found.iter().filter_map(|found| match found {
+            Found::WorkTree(at) => Some(at.clone()),
+            Found::GitDirectory { .. } => None,
+        });
+        Ok(work_trees.collect())
+    }
+
+    fn add(&mut self, found: Found) {
+        if self.found.insert(found.clone()) {
+            self.left.push(found);
+        }
+    }
+
+    fn guard_work_tree(&mut self, at: &Path) -> Result<(), Unguardable> {
+        let git = at.join(".git");
+        match self.kind(&git)? {
+            Some(Kind::Folder) => self.git_directory(git, Some(at.to_owned())),
+            Some(Kind::Link) => return Err(Unguardable::Link(self.at_host.join(git))),
+            // A submodule's, a linked worktree's: it says which repository this is.
+            Some(Kind::File | Kind::Program) if !self.relaxed.allows(CONFIG) => {
+                if let Some(named) = git_file(self.folder, &git).and_then(|path| self.inside(at, &path)) {
+                    self.named_by_work_tree(named, at)?;
+                }
+                self.plan.guard(git);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The git directory of a submodule, of a linked worktree, or of whom `git init --separate-git-dir` gave one.
+    fn named_by_work_tree(&mut self, named: PathBuf, work_tree: &Path) -> Result<(), Unguardable> {
+        let common = named.join(COMMON);
+        if self.kind(&common)?.is_some() && !is_own(self.folder, &common) {
+            let main = self.main_of(&named)?;
+            self.git_directory(main, None);
+            return Ok(());
+        }
+        match self.kind(&named)? {
+            Some(_) => self.git_directory(named, Some(work_tree.to_owned())),
+            None => self.required(named, Make::Directory)?,
+        }
+        Ok(())
+    }
+
+    fn guard_git_directory(&mut self, at: &Path, work_tree: Option<&Path>) -> Result<(), Unguardable> {
+        if self.relaxed.allows(CONFIG) && self.relaxed.allows(HOOKS) {
+            return Ok(());
+        }
+        let common = at.join(COMMON);
+        if !self.relaxed.allows(CONFIG) && self.kind(&common)?.is_some() && !is_own(self.folder, &common) {
+            return Err(Unguardable::CommonDirectory(self.at_host.join(common)));
+        }
+        if !is_git_directory(self.folder, at).map_err(|error| self.unexamined(at, error))? {
+            // It is none yet, and would become one.
+            self.plan.guard(at.to_owned());
+            return Ok(());
+        }
+        self.plan.pin(at.to_owned());
+        let entries = config::parse(&self.text(&at.join("config"))?);
+        // A submodule's says where its work tree is.
+        let configured = entries.iter().rfind(|entry| entry.is("core", "worktree"));
+        let configured = configured.and_then(|entry| self.inside(at, Path::new(&entry.value)));
+        let work_trees: BTreeSet<PathBuf> =
+            work_tree.map(Path::to_owned).into_iter().chain(configured).collect();
+        if !self.relaxed.allows(HOOKS) {
+            for entry in entries.iter().filter(|entry| entry.is("core", "hookspath")) {
+                if let Some(path) = self.inside(work_tree.unwrap_or(at), Path::new(&entry.value)) {
+                    self.present(path)?;
+                }
+            }
+            self.required(at.join("hooks"), Make::Directory)?;
+        }
+        if !self.relaxed.allows(CONFIG) {
+            self.configuration(at, &entries)?;
+        }
+        for work_tree in work_trees {
+            self.submodules(at, &work_tree, &entries)?;
+            self.work_tree(work_tree);
+        }
+        self.worktrees(at, &entries)?;
+        self.modules(&at.join("modules"), DEEPEST_MODULE)
+    }
+
+    fn configuration(&mut self, at: &Path, entries: &[Entry]) -> Result<(), Unguardable> {
+        self.required(at.join(COMMON), Make::File(".\n"))?;
+        self.required(at.join("config"), Make::File(""))?;
+        for entry in entries.iter().filter(|entry| is_include(entry)) {
+            if let Some(path) = self.inside(at, Path::new(&entry.value)) {
+                self.present(path)?;
+            }
+        }
+        self.of_work_tree(at, entries)?;
+        self.present(at.join("info/attributes"))
+    }
+
+    /// A main or a linked work tree's own configuration.
+    fn of_work_tree(&mut self, at: &Path, entries: &[Entry]) -> Result<(), Unguardable> {
+        let own = at.join("config.worktree");
+        let is_read = |entry: &Entry| entry.is("extensions", "worktreeconfig") && entry.is_true();
+        if entries.iter().any(is_read) { self.required(own, Make::File("")) } else { self.present(own) }
+    }
+
+    /// Every one that the index names, wherever it is. One without a `.git` has not been fetched.
+    fn submodules(&mut self, at: &Path, work_tree: &Path, entries: &[Entry]) -> Result<(), Unguardable> {
+        let long = entries.iter().any(|entry| {
+            entry.is("extensions", "objectformat") && entry.value.eq_ignore_ascii_case("sha256")
+        });
+        let id = if long { 32 } else { 20 };
+        let mut file = at.join("index");
+        // A split index has its other entries in one other file.
+        for _ in 0..2 {
+            let index = match self.folder.read_up_to(&file, LARGEST_INDEX) {
+                Ok(bytes) => index::parse(&bytes, id)
+                    .ok_or_else(|| self.unexamined(&file, io::Error::other("it is not understood")))?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                Err(error) => return Err(self.unexamined(&file, error)),
+            };
+            for path in index.submodules {
+                match self.inside(work_tree, &path) {
+                    Some(path) if self.kind(&path)? == Some(Kind::Folder) => self.work_tree(path),
+                    _ => {}
+                }
+            }
+            let Some(shared) = index.shared else { break };
+            file = at.join(shared);
+        }
+        Ok(())
+    }
+
+    /// Who writes a linked worktree's `commondir` or `gitdir` chooses its configuration.
+    fn worktrees(&mut self, at: &Path, entries: &[Entry]) -> Result<(), Unguardable> {
+        let all = at.join("worktrees");
+        for name in self.directories(&all)? {
+            let linked = all.join(name);
+            if !self.relaxed.allows(CONFIG) {
+                if self.kind(&linked.join(COMMON))?.is_some() {
+                    self.main_of(&linked)?;
+                    self.plan.guard(linked.join(COMMON));
+                }
+                self.present(linked.join("gitdir"))?;
+                self.of_work_tree(&linked, entries)?;
+            }
+            // It names the `.git` of the work tree.
+            let text = self.text(&linked.join("gitdir"))?;
+            let git = self.inside(&linked, Path::new(OsStr::from_bytes(text.trim_ascii())));
+            if let Some(work_tree) = git.as_deref().and_then(Path::parent).map(Path::to_owned) {
+                self.submodules(&linked, &work_tree, entries)?;
+                self.work_tree(work_tree);
+            }
+            self.modules(&linked.join("modules"), DEEPEST_MODULE)?;
+        }
+        Ok(())
+    }
+
+    /// The repository that a linked worktree belongs to, which is two directories above its git directory at `linked`.
+    fn main_of(&self, linked: &Path) -> Result<PathBuf, Unguardable> {
+        let common = linked.join(COMMON);
+        let main = linked.parent().and_then(Path::parent).unwrap_or(Path::new(""));
+        let text = self.text(&common)?;
+        let named = Path::new(OsStr::from_bytes(text.trim_ascii()));
+        if named == Path::new("../..") || named == self.at_host.join(main) {
+            return Ok(main.to_owned());
+        }
+        Err(Unguardable::CommonDirectory(self.at_host.join(common)))
+    }
+
+    fn modules(&mut self, at: &Path, depth: usize) -> Result<(), Unguardable> {
+        if depth == 0 {
+            self.plan.incomplete = true;
+            return Ok(());
+        }
+        for name in self.directories(at)? {
+            let below = at.join(name);
+            if passes_for_one(self.folder, &below).map_err(|error| self.unexamined(at, error))? {
+                self.git_directory(below, None);
+            } else {
+                self.modules(&below, depth - 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of those in the directory at `at`; none if there is no such thing.
+    fn directories(&self, at: &Path) -> Result<Vec<std::ffi::OsString>, Unguardable> {
+        match self.kind(at)? {
+            Some(Kind::Folder) => {}
+            Some(Kind::Link) => return Err(Unguardable::Link(self.at_host.join(at))),
+            _ => return Ok(Vec::new()),
+        }
+        let names = self.folder.list(at, MOST).map_err(|error| self.unexamined(at, error))?;
+        Ok(names.into_iter().filter(|(_, is_directory)| *is_directory).map(|(name, _)| name).collect())
+    }
+
+    fn kind(&self, path: &Path) -> Result<Option<Kind>, Unguardable> {
+        self.folder.kind(path).map_err(|error| self.unexamined(path, error))
+    }
+
+    /// Nothing if there is no such file.
+    fn text(&self, path: &Path) -> Result<Vec<u8>, Unguardable> {
+        match self.kind(path)? {
+            None => Ok(Vec::new()),
+            Some(Kind::Link) => Err(Unguardable::Link(self.at_host.join(path))),
+            Some(_) => self.folder.read(path).map_err(|error| self.unexamined(path, error)),
+        }
+    }
+
+    fn inside(&self, base: &Path, path: &Path) -> Option<PathBuf> {
+        inside(self.at_host, base, path)
+    }
+
+    fn unexamined(&self, path: &Path, error: io::Error) -> Unguardable {
+        Unguardable::Io(self.at_host.join(path), error)
+    }
+
+    /// Guards what is there.
+    fn present(&mut self, path: PathBuf) -> Result<(), Unguardable> {
+        match self.kind(&path)? {
+            Some(Kind::Link) => return Err(Unguardable::Link(self.at_host.join(path))),
+            Some(Kind::File | Kind::Program | Kind::Folder) => self.plan.guard(path),
+            Some(Kind::Other) | None => {}
+        }
+        Ok(())
+    }
+
+    /// Guards it, and has it made if it is not there, with the directories on the way.
+    fn required(&mut self, path: PathBuf, what: Make) -> Result<(), Unguardable> {
+        let ways: Vec<_> = path.ancestors().filter(|way| !way.as_os_str().is_empty()).collect();
+        for way in ways.into_iter().rev() {
+            match self.kind(way)? {
+                Some(Kind::Link) => return Err(Unguardable::Link(self.at_host.join(way))),
+                Some(Kind::Folder) => {}
+                // Nothing can lie below it while it stays.
+                Some(_) if way != path => {
+                    self.plan.guard(way.to_owned());
+                    return Ok(());
+                }
+                Some(_) => {}
+                None => self.plan.make(way.to_owned(), if way == path { what } else { Make::Directory }),
+            }
+        }
+        self.plan.guard(path);
+        Ok(())
     }
 }
 
@@ -60,148 +336,15 @@ pub(super) fn is_git_directory(folder: &Folder, at: &Path) -> io::Result<bool> {
         && folder.is_folder(&at.join("refs"))?)
 }
 
-/// `work_tree` is where its hooks run, unless it is bare.
-pub(super) fn guard_directory(
-    folder: &Folder,
-    at_host: &Path,
-    at: &Path,
-    work_tree: Option<&Path>,
-    relaxed: &Relaxed,
-    plan: &mut Plan,
-) -> Result<(), Unguardable> {
-    let unexamined = |error| Unguardable::Io(at_host.join(at), error);
-    if relaxed.allows(CONFIG) && relaxed.allows(HOOKS) {
-        return Ok(());
-    }
-    if !is_git_directory(folder, at).map_err(unexamined)? {
-        // It is none yet, and would become one.
-        plan.guard(at.to_owned());
-        return Ok(());
-    }
-    plan.pin(at.to_owned());
-    let kind = |path: &Path| kind(folder, at_host, path);
-    let entries = folder.read(&at.join("config")).map(|text| config::parse(&text)).unwrap_or_default();
-    if !relaxed.allows(HOOKS) {
-        let named = entries.iter().filter(|entry| entry.is("core", "hookspath"));
-        for path in
-            named.filter_map(|entry| inside(at_host, work_tree.unwrap_or(at), Path::new(&entry.value)))
-        {
-            present(&kind, at_host, path, plan)?;
-        }
-        required(&kind, at_host, at, "hooks", Make::Directory, plan)?;
-    }
-    if !relaxed.allows(CONFIG) {
-        let common = at.join(COMMON);
-        if kind(&common)?.is_some() && !is_own(folder, &common) {
-            return Err(Unguardable::CommonDirectory(at_host.join(common)));
-        }
-        required(&kind, at_host, at, COMMON, Make::File(".\n"), plan)?;
-        required(&kind, at_host, at, "config", Make::File(""), plan)?;
-        let includes = entries.iter().filter(|entry| is_include(entry));
-        for path in includes.filter_map(|entry| inside(at_host, at, Path::new(&entry.value))) {
-            present(&kind, at_host, path, plan)?;
-        }
-        if entries.iter().any(|entry| entry.is("extensions", "worktreeconfig") && entry.is_true()) {
-            required(&kind, at_host, at, "config.worktree", Make::File(""), plan)?;
-        }
-        for path in ["config.worktree", "info/attributes"] {
-            present(&kind, at_host, at.join(path), plan)?;
-        }
-        worktrees(folder, &kind, at_host, at, plan)?;
-    }
-    modules(folder, at_host, &at.join("modules"), DEEPEST_MODULE, relaxed, plan)
+/// What takes its objects and its configuration from elsewhere is one for git, too.
+pub(super) fn passes_for_one(folder: &Folder, at: &Path) -> io::Result<bool> {
+    Ok(is_git_directory(folder, at)?
+        || (folder.kind(&at.join("HEAD"))?.is_some() && folder.kind(&at.join(COMMON))?.is_some()))
 }
 
 pub(super) fn is_include(entry: &Entry) -> bool {
     entry.is("include", "path") || entry.is("includeif", "path")
 }
 
-/// Who writes a linked worktree's `commondir` or `gitdir` chooses its configuration.
-fn worktrees(
-    folder: &Folder,
-    kind: &impl Fn(&Path) -> Result<Option<Kind>, Unguardable>,
-    at_host: &Path,
-    at: &Path,
-    plan: &mut Plan,
-) -> Result<(), Unguardable> {
-    let all = at.join("worktrees");
-    if kind(&all)?.is_none() {
-        return Ok(());
-    }
-    let names = folder.list(&all, MOST).map_err(|error| Unguardable::Io(at_host.join(&all), error))?;
-    for (name, _) in names {
-        for file in ["commondir", "gitdir", "config.worktree"] {
-            present(kind, at_host, all.join(&name).join(file), plan)?;
-        }
-    }
-    Ok(())
-}
-
-fn modules(
-    folder: &Folder,
-    at_host: &Path,
-    at: &Path,
-    depth: usize,
-    relaxed: &Relaxed,
-    plan: &mut Plan,
-) -> Result<(), Unguardable> {
-    let unexamined = |error| Unguardable::Io(at_host.join(at), error);
-    match kind(folder, at_host, at)? {
-        Some(Kind::Folder) if depth > 0 => {}
-        Some(Kind::Folder) => {
-            plan.incomplete = true;
-            return Ok(());
-        }
-        Some(Kind::Link) => return Err(Unguardable::Link(at_host.join(at))),
-        _ => return Ok(()),
-    }
-    for (name, is_directory) in folder.list(at, MOST).map_err(unexamined)? {
-        let below = at.join(name);
-        if !is_directory {
-            continue;
-        }
-        if is_git_directory(folder, &below).map_err(unexamined)? {
-            guard_directory(folder, at_host, &below, None, relaxed, plan)?;
-        } else {
-            modules(folder, at_host, &below, depth - 1, relaxed, plan)?;
-        }
-    }
-    Ok(())
-}
-
-fn kind(folder: &Folder, at_host: &Path, path: &Path) -> Result<Option<Kind>, Unguardable> {
-    folder.kind(path).map_err(|error| Unguardable::Io(at_host.join(path), error))
-}
-
-/// Guards what is there.
-fn present(
-    kind: &impl Fn(&Path) -> Result<Option<Kind>, Unguardable>,
-    at_host: &Path,
-    path: PathBuf,
-    plan: &mut Plan,
-) -> Result<bool, Unguardable> {
-    match kind(&path)? {
-        Some(Kind::Link) => Err(Unguardable::Link(at_host.join(path))),
-        Some(Kind::Other) | None => Ok(false),
-        Some(Kind::File | Kind::Program | Kind::Folder) => {
-            plan.guard(path);
-            Ok(true)
-        }
-    }
-}
-
-/// Guards it, and has it made if it is not there.
-fn required(
-    kind: &impl Fn(&Path) -> Result<Option<Kind>, Unguardable>,
-    at_host: &Path,
-    at: &Path,
-    name: &'static str,
-    what: Make,
-    plan: &mut Plan,
-) -> Result<(), Unguardable> {
-    if !present(kind, at_host, at.join(name), plan)? {
-        plan.to_make.push((at.to_owned(), name, what));
-        plan.guard(at.join(name));
-    }
-    Ok(())
-}
+#[cfg(test)]
+mod tests;

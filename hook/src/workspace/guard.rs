@@ -141,10 +141,10 @@ fn writable(mount: &Mount) -> Option<&Path> {
 fn planned(real: &Path, relaxed: &Relaxed) -> Result<Plan, Refusal> {
     let folder = Folder::open(real).map_err(|error| unexamined(real, &error))?;
     let plan = Plan::of(&folder, real, relaxed).map_err(|error| unguardable(&error))?;
-    for (parent, name, what) in &plan.to_make {
-        match folder.make(parent, name, *what) {
+    for (path, what) in &plan.to_make {
+        match folder.make(path, *what) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(unexamined(&real.join(parent).join(name), &error));
+                return Err(unexamined(&real.join(path), &error));
             }
             _ => {}
         }
@@ -193,6 +193,11 @@ fn unguardable(error: &Unguardable) -> Refusal {
         ),
         Unguardable::CommonDirectory(path) => {
             format!("look at what it names; if you did not put it there, remove {}", path.display())
+        }
+        Unguardable::TooMany => {
+            format!(
+                "mount one project; or let the container write them: --annotation {WORKSPACE}=NAME (off: all)"
+            )
         }
         Unguardable::Io(..) => format!("make it readable, or add --annotation {WORKSPACE}=off"),
     };

@@ -7,14 +7,14 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::folder::{Folder, Kind, Make};
-use super::git;
+use super::git::Repositories;
 use super::protected::{ALL, Relaxed, matches};
 
 /// How deep repositories are looked for, and among how many names: a start takes milliseconds.
 const DEEPEST: usize = 3;
 const MOST_NAMES: usize = 20_000;
 
-/// Directories of what tools make or fetch: what is in them is nobody's work tree.
+/// Directories of what tools make or fetch: what is in them is nobody's work tree, unless a repository says so.
 const NOT_SEARCHED: [&str; 6] = ["node_modules", "target", "vendor", ".venv", "__pycache__", ".cache"];
 
 /// Relative to the mount's source.
@@ -24,8 +24,8 @@ pub(crate) struct Plan {
     pub(crate) read_only: BTreeSet<PathBuf>,
     /// Directories mounted onto themselves, so that they stay what they are called.
     pub(crate) pinned: BTreeSet<PathBuf>,
-    /// What must be there to be guarded, and means nothing to git: parent, name.
-    pub(crate) to_make: Vec<(PathBuf, &'static str, Make)>,
+    /// What must be there to be guarded, and means nothing to git; a directory before what is in it.
+    pub(crate) to_make: Vec<(PathBuf, Make)>,
     /// Some directories were too many or too deep to be searched.
     pub(crate) incomplete: bool,
 }
@@ -34,6 +34,8 @@ pub(crate) struct Plan {
 pub(crate) enum Unguardable {
     #[error("{0} is a symbolic link, and cannot be guarded")]
     Link(PathBuf),
+    #[error("it has too many repositories")]
+    TooMany,
     #[error("{0} makes git read another repository's configuration than its own")]
     CommonDirectory(PathBuf),
     #[error("{0} cannot be examined: {1}")]
@@ -43,16 +45,27 @@ pub(crate) enum Unguardable {
 impl Plan {
     /// `at_host` is the path of `folder` without links.
     pub(crate) fn of(folder: &Folder, at_host: &Path, relaxed: &Relaxed) -> Result<Self, Unguardable> {
-        let mut search = Search { folder, at_host, relaxed, plan: Self::default(), left: MOST_NAMES };
+        let git = Repositories::new(folder, at_host, relaxed);
+        let mut search = Search { folder, at_host, relaxed, git, left: MOST_NAMES };
         if !relaxed.everything() {
-            search.files(Path::new(""))?;
-            search.directory(Path::new(""), 0)?;
+            let top = PathBuf::new();
+            search.directory(&top, 0)?;
+            let work_trees = search.git.guard()?;
+            for at in std::iter::once(&top).chain(work_trees.iter().filter(|at| **at != top)) {
+                search.files(at)?;
+            }
         }
-        Ok(search.plan.settled())
+        Ok(search.git.plan.settled())
     }
 
     pub(crate) fn guard(&mut self, path: PathBuf) {
         self.read_only.insert(path);
+    }
+
+    pub(crate) fn make(&mut self, path: PathBuf, what: Make) {
+        if !self.to_make.iter().any(|(other, _)| *other == path) {
+            self.to_make.push((path, what));
+        }
     }
 
     pub(crate) fn pin(&mut self, path: PathBuf) {
@@ -81,7 +94,7 @@ struct Search<'a> {
     folder: &'a Folder,
     at_host: &'a Path,
     relaxed: &'a Relaxed,
-    plan: Plan,
+    git: Repositories<'a>,
     left: usize,
 }
 
@@ -90,20 +103,18 @@ impl Search<'_> {
         let names = self.names(at)?;
         let has = |name: &str| names.iter().any(|(other, _)| other == name);
         if has("HEAD") && has("objects") && has("refs") {
-            return git::guard_directory(self.folder, self.at_host, at, None, self.relaxed, &mut self.plan);
+            self.git.git_directory(at.to_owned(), None);
+            return Ok(());
         }
         if has(".git") {
-            git::guard_work_tree(self.folder, self.at_host, at, self.relaxed, &mut self.plan)?;
-            if depth > 0 {
-                self.files(at)?;
-            }
+            self.git.work_tree(at.to_owned());
         }
         for (name, is_directory) in names {
             if !is_directory || name == ".git" || NOT_SEARCHED.iter().any(|not| name == *not) {
                 continue;
             }
             if depth == DEEPEST {
-                self.plan.incomplete = true;
+                self.git.plan.incomplete = true;
                 break;
             }
             self.directory(&at.join(name), depth + 1)?;
@@ -138,7 +149,7 @@ impl Search<'_> {
 
     fn file(&mut self, path: PathBuf) -> Result<(), Unguardable> {
         match self.kind(&path)? {
-            Some(Kind::File | Kind::Program | Kind::Folder) => self.plan.guard(path),
+            Some(Kind::File | Kind::Program | Kind::Folder) => self.git.plan.guard(path),
             Some(Kind::Link) => return Err(Unguardable::Link(self.at_host.join(path))),
             Some(Kind::Other) | None => {}
         }
@@ -159,7 +170,7 @@ impl Search<'_> {
             Err(_) => Vec::new(),
         };
         self.left = self.left.saturating_sub(names.len());
-        self.plan.incomplete |= self.left == 0;
+        self.git.plan.incomplete |= self.left == 0;
         Ok(names)
     }
 }
@@ -196,7 +207,11 @@ mod tests {
                 fs::create_dir_all(path).unwrap();
             } else {
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
-                let text = if path.ends_with("commondir") { ".\n" } else { "" };
+                let text = match path.ends_with("commondir") {
+                    true if path.parent().unwrap().parent().unwrap().ends_with("worktrees") => "../..\n",
+                    true => ".\n",
+                    false => "",
+                };
                 fs::write(path, text).unwrap();
             }
         }
@@ -231,10 +246,14 @@ mod tests {
     fn what_git_would_make_is_made_where_a_repository_is_and_only_there() {
         let bare = tree(&[".git/HEAD", ".git/objects/", ".git/refs/"]);
         let plan = planned(&bare, "").unwrap();
-        let made: Vec<_> = plan.to_make.iter().map(|(_, name, what)| (*name, *what)).collect();
+        let made: Vec<_> = plan.to_make.iter().map(|(path, what)| (path.to_str().unwrap(), *what)).collect();
         assert_eq!(
             made,
-            [("hooks", Make::Directory), ("commondir", Make::File(".\n")), ("config", Make::File(""))]
+            [
+                (".git/hooks", Make::Directory),
+                (".git/commondir", Make::File(".\n")),
+                (".git/config", Make::File(""))
+            ]
         );
         assert_eq!(planned(&tree(&["src/main.rs"]), "").unwrap(), Plan::default());
         let empty = planned(&tree(&[".git/"]), "").unwrap();
@@ -257,7 +276,7 @@ mod tests {
         assert!(paths(&planned(&tree, "").unwrap().read_only).contains(&"hooks"));
         fs::write(tree.path().join(".git/config"), "[extensions]\nworktreeConfig\n").unwrap();
         fs::remove_file(tree.path().join(".git/config.worktree")).unwrap();
-        assert_eq!(planned(&tree, "").unwrap().to_make, [(".git".into(), "config.worktree", Make::File(""))]);
+        assert_eq!(planned(&tree, "").unwrap().to_make, [(".git/config.worktree".into(), Make::File(""))]);
     }
 
     #[test]

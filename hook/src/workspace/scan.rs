@@ -230,7 +230,7 @@ impl Scan<'_> {
     fn modules(&mut self, at: &Path, depth: usize) {
         for name in self.directories(at) {
             let below = at.join(name);
-            if git::is_git_directory(&self.folder, &below).unwrap_or(false) {
+            if git::passes_for_one(&self.folder, &below).unwrap_or(false) {
                 self.git_directory(&below, false);
             } else if depth < DEEPEST {
                 self.modules(&below, depth + 1);
@@ -364,6 +364,8 @@ mod tests {
         write(r, "linked/.git", "gitdir: ../elsewhere\n");
         write(r, ".git/commondir", "/tmp\n");
         write(r, ".git/worktrees/w/commondir", "/tmp\n");
+        write(r, ".git/modules/m/HEAD", "");
+        write(r, ".git/modules/m/commondir", "/tmp\n");
         write(r, ".git/rebase-merge/git-rebase-todo", "pick a\nexec sh\n");
         write(r, ".git/hooks/post-checkout", "#!/bin/sh\n");
         fs::set_permissions(r.join(".git/hooks/post-checkout"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -376,6 +378,7 @@ mod tests {
         for line in [
             ".git/commondir: makes git read",
             ".git/worktrees/w/commondir: makes git read",
+            ".git/modules/m/commondir: makes git read",
             ".git/rebase-merge/git-rebase-todo: `git rebase --continue`",
             ".git/hooks/post-checkout: git runs this hook",
             ".git/modules/a/b/config: core.sshcommand = x",
@@ -394,7 +397,7 @@ mod tests {
                 "{line} in {found:#?}"
             );
         }
-        assert_eq!(found.len(), 13, "{found:#?}");
+        assert_eq!(found.len(), 14, "{found:#?}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A mounted project stays its owner's: git works in it, and what programs of the host run cannot be changed.
 
+mod git;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -215,4 +217,25 @@ fn scan_finds_what_was_left_behind() {
     }
     // and the next start says so as well
     assert_refused(&project.shell("echo it ran"), ".git/commondir");
+}
+
+#[test]
+fn scan_finds_what_git_status_would_enter() {
+    let stand = stand();
+    let project = Project::new();
+    let ran = project.0.path().join("ran");
+    // one of these is what a submodule that was not fetched becomes, and the index can be made to name any directory
+    let planted = format!(
+        "git init -q lib; git -C lib config core.fsmonitor 'touch {}; false'; \
+         git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),lib",
+        ran.display()
+    );
+    project.shell(&planted).success().unwrap();
+    let mut scan = Command::new(stand.paths.program("understudy-hook"));
+    let found = run(scan.arg("scan").arg(project.work()), b"").unwrap();
+    assert!(found.stdout.contains("lib/.git: a repository within"), "{}", found.text());
+    assert!(found.stdout.contains("lib/.git/config: core.fsmonitor"), "{}", found.text());
+    assert!(!ran.exists(), "scan ran it");
+    project.host("git -C work status");
+    assert!(ran.exists(), "git does not enter it: the documentation is not true");
 }

@@ -3,9 +3,11 @@
 //! ([`upstream`]). What passes between them is one command of git's ([`command`]) that policy allows.
 
 pub mod admission;
+mod agent;
 pub mod command;
 mod cut;
 mod door;
+mod login;
 mod pump;
 mod upstream;
 

@@ -266,7 +266,10 @@ pub fn examine_body(
                 return Err(judge.denial(Reason::CredentialMisplaced, secret, place));
             }
             judge.may_leave(secret, place)?;
-            hits.push((field.range.clone(), fields.spelled(secret.value().expose())));
+            let Some(real) = secret.value() else {
+                return Err(judge.denial(Reason::CredentialMisplaced, secret, place));
+            };
+            hits.push((field.range.clone(), fields.spelled(real.expose())));
             secrets.push(secret.name().to_owned());
         }
         if declaration.foreign == Foreign::Deny && !vault.is_stand_in(value) {

@@ -130,6 +130,8 @@ struct Raw {
     variable: Option<Spanned<String>>,
     command: Option<Spanned<Vec<String>>>,
     account: Option<Spanned<String>>,
+    agent: Option<Spanned<String>>,
+    public_key: Option<Spanned<String>>,
     timeout: Option<Spanned<u64>>,
     cache: Option<Spanned<u64>>,
     hosts: Option<Spanned<OneOrMany<String>>>,
@@ -203,8 +205,21 @@ impl Reader<'_> {
                 "the name of a secret must be lower-case letters, digits, `-`, `_` and `.`, at most 64";
             return Err(self.error(at, message));
         }
-        let Raw { file, podman_secret, credential, variable, command, account, timeout, cache, .. } = raw;
-        let written = Written { file, podman_secret, credential, variable, command, account, timeout, cache };
+        let Raw { file, podman_secret, credential, variable, command, account, .. } = raw;
+        let Raw { agent, public_key, timeout, cache, .. } = raw;
+        let of_agent = start(&agent);
+        let written = Written {
+            file,
+            podman_secret,
+            credential,
+            variable,
+            command,
+            account,
+            agent,
+            public_key,
+            timeout,
+            cache,
+        };
         let like = raw.like.as_ref().map(|like| self.like(like)).transpose()?;
         let like = like.as_ref();
         let kind = raw.kind.or(like.map(|like| like.kind)).ok_or_else(|| {
@@ -213,6 +228,9 @@ impl Reader<'_> {
         })?;
         let source = written.source(at).map_err(|(at, message)| self.error(at, message))?;
         self.of_account(at, kind, &source, like)?;
+        if let Some(at) = of_agent.filter(|_| kind != SecretKind::SshKey) {
+            return Err(self.error(at, "`agent` is for `kind = \"ssh-key\"`; leave it out"));
+        }
         let in_no_request = [
             ("like", start(&raw.like)),
             ("placements", start(&raw.placements)),

@@ -14,7 +14,7 @@ use super::declaration::Declaration;
 use super::installation_key::InstallationKey;
 use super::known::KnownStandIns;
 use super::secret::SecretValue;
-use super::source::{Source, Surroundings};
+use super::source::{AgentKey, Source, Surroundings};
 use super::ssh::SshKey;
 use super::stand_in::{self, Look};
 use super::vault::{Secret, Vault};
@@ -36,7 +36,8 @@ pub struct Loading<'a> {
 /// A value and what became of reading it.
 #[derive(Debug, Clone)]
 pub(super) struct Loaded {
-    pub(super) value: Arc<SecretValue>,
+    /// None of a key that an agent keeps.
+    pub(super) value: Option<Arc<SecretValue>>,
     pub(super) stand_in: String,
     pub(super) read: Instant,
     /// The scheme that was written before it and left out.
@@ -72,7 +73,7 @@ impl From<String> for Rejected {
 }
 
 impl Loaded {
-    pub(super) fn new(value: Arc<SecretValue>, stand_in: String) -> Self {
+    pub(super) fn new(value: Option<Arc<SecretValue>>, stand_in: String) -> Self {
         let (scheme, stale, rejected, earlier, account, ssh, aws, assertion) = Default::default();
         let read = Instant::now();
         Self { value, stand_in, read, scheme, stale, rejected, earlier, account, ssh, aws, assertion }
@@ -111,7 +112,7 @@ impl Loading<'_> {
     fn is_to_be_read(&self, kept: &Secret) -> bool {
         match &kept.declaration().source {
             Source::File(_) | Source::PodmanSecret(_) | Source::Credential(_) => true,
-            Source::Variable(_) | Source::Account(_) => false,
+            Source::Variable(_) | Source::Account(_) | Source::Agent(_) => false,
             Source::Command(_) => self.ask_again || kept.is_outdated(Instant::now()),
         }
     }
@@ -132,8 +133,9 @@ impl Loading<'_> {
         if is_now != (false, false, false) {
             return Ok(kept.loaded().clone());
         }
-        let stand_in = self.shaped(declaration, &kept.loaded().value)?;
-        Ok(Loaded { stand_in, ..kept.loaded().clone() })
+        let Some(value) = &loaded.value else { return Ok(loaded.clone()) };
+        let stand_in = self.shaped(declaration, value)?;
+        Ok(Loaded { stand_in, ..loaded.clone() })
     }
 
     fn shaped(&self, of: &Declaration, value: &Arc<SecretValue>) -> Result<String, Rejected> {
@@ -192,7 +194,7 @@ impl Loading<'_> {
         }
         let value = Arc::new(value);
         let stand_in = self.shaped(declaration, &value)?;
-        Ok(Loaded { scheme, ..Loaded::new(value, stand_in) })
+        Ok(Loaded { scheme, ..Loaded::new(Some(value), stand_in) })
     }
 
     fn ssh_key(&self, bytes: &[u8], declaration: &Declaration) -> Result<Loaded, Rejected> {
@@ -204,7 +206,15 @@ impl Loading<'_> {
                 .into());
         }
         let stand_in = key.stand_in_text().to_owned();
-        Ok(Loaded { ssh: Some(Arc::new(key)), ..Loaded::new(Arc::new(value), stand_in) })
+        Ok(Loaded { ssh: Some(Arc::new(key)), ..Loaded::new(Some(Arc::new(value)), stand_in) })
+    }
+
+    /// There is nothing to read: whether the agent is there, and has the key, shows when it is used.
+    pub(super) fn agent_key(&self, declaration: &Declaration, held: &AgentKey) -> Result<Loaded, Rejected> {
+        let key = SshKey::kept(held.clone(), self.key, &declaration.name);
+        let key = key.map_err(|error| error.to_string())?;
+        let stand_in = key.stand_in_text().to_owned();
+        Ok(Loaded { ssh: Some(Arc::new(key)), ..Loaded::new(None, stand_in) })
     }
 
     fn assertion_key(
@@ -223,7 +233,7 @@ impl Loading<'_> {
                 .into());
         }
         let stand_in = key.stand_in_text().to_owned();
-        Ok(Loaded { assertion: Some(Arc::new(key)), ..Loaded::new(Arc::new(value), stand_in) })
+        Ok(Loaded { assertion: Some(Arc::new(key)), ..Loaded::new(Some(Arc::new(value)), stand_in) })
     }
 
     fn aws_key(&self, bytes: &[u8], declaration: &Declaration) -> Result<Loaded, Rejected> {
@@ -236,6 +246,6 @@ impl Loading<'_> {
                 .to_owned()
                 .into());
         }
-        Ok(Loaded { aws: Some(Arc::new(key)), ..Loaded::new(Arc::new(value), stand_in) })
+        Ok(Loaded { aws: Some(Arc::new(key)), ..Loaded::new(Some(Arc::new(value)), stand_in) })
     }
 }

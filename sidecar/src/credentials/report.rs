@@ -10,6 +10,7 @@ use understudy_control::SecretStatus;
 use super::declaration::Declaration;
 use super::expiry::{Day, Notice};
 use super::ledger::Ledger;
+use super::secret::SecretValue;
 use super::vault::{Secret, Vault};
 
 /// The most holders that are named.
@@ -39,6 +40,7 @@ pub fn report(
     let usable = whole.map(|secret| {
         let readable = readable(vault, secret, |text| answered(secret.name(), text));
         let problem = secret.login_needed().or_else(|| secret.stale().map(str::to_owned));
+        let problem = problem.or_else(|| secret.declaration().source.problem());
         (secret.declaration(), problem, readable)
     });
     // Its value goes nowhere, so nothing of it comes back.
@@ -81,7 +83,7 @@ pub fn report(
 
 /// In every form in which a host could send a value back without meaning to hide it.
 fn readable(vault: &Vault, secret: &Secret, answered: impl Fn(&[u8]) -> Vec<u8>) -> Readable {
-    let value = secret.value().expose();
+    let Some(value) = secret.value().map(SecretValue::expose) else { return Readable::Nothing };
     let percent: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let forms = [format!("a {value} b"), BASE64_STANDARD.encode(format!("user:{value}")), percent];
     let comes_out = |form: &String| vault.real_value_in(&answered(form.as_bytes())).is_some();

@@ -5,6 +5,7 @@ mod command;
 mod credential;
 mod file;
 mod podman_secret;
+mod ssh_agent;
 mod variable;
 pub(crate) mod written;
 
@@ -16,6 +17,7 @@ use zeroize::Zeroizing;
 use crate::accounts::Store;
 
 pub use command::CommandSource;
+pub use ssh_agent::AgentKey;
 
 /// Exactly one for each secret. What it shows is a kind and a name, never a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub enum Source {
     Command(CommandSource),
     /// An account of the sidecar's own store.
     Account(String),
+    /// An ssh-agent keeps it.
+    Agent(AgentKey),
 }
 
 /// What sources find around them: the process and its container, in tests something else. None by default.
@@ -79,6 +83,7 @@ impl Source {
             Self::Command(command) => command.read(around),
             // It has several values.
             Self::Account(_) => Err("an account is read as a whole".to_owned()),
+            Self::Agent(_) => Err("an ssh-agent gives no key away".to_owned()),
         }
     }
 
@@ -88,9 +93,17 @@ impl Source {
             Self::File(path) => Some(path.clone()),
             Self::PodmanSecret(name) => Some(around.podman_secrets.join(name)),
             Self::Credential(name) => Some(around.credentials.as_ref()?.join(name)),
+            // Whether it is there.
+            Self::Agent(held) => Some(held.socket.clone()),
             // The keeper of accounts looks at them itself.
             Self::Variable(_) | Self::Command(_) | Self::Account(_) => None,
         }
+    }
+
+    /// Why it cannot be used now, of one that is not read before it is used.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let Self::Agent(held) = self else { return None };
+        held.problem()
     }
 }
 
@@ -103,6 +116,7 @@ impl fmt::Display for Source {
             Self::Variable(name) => write!(f, "variable {name}"),
             Self::Command(command) => write!(f, "command {command}"),
             Self::Account(name) => write!(f, "account {name}"),
+            Self::Agent(held) => write!(f, "ssh-agent {} {}", held.socket.display(), held.key),
         }
     }
 }

@@ -7,9 +7,12 @@ mod key;
 mod rsa;
 
 pub use self::files::{SshFiles, files};
+pub(crate) use self::key::Real;
 pub use self::key::{HostKey, KeyError, SshKey};
+pub(crate) use self::rsa::{RsaSigner, SignError};
 
-use russh::keys::ssh_key::Fingerprint;
+use russh::keys::PublicKey;
+use russh::keys::ssh_key::{Fingerprint, HashAlg};
 use toml::Spanned;
 use understudy_policies::HostName;
 use understudy_policies::document::OneOrMany;
@@ -116,6 +119,14 @@ impl Written<'_> {
         let user = at("user", both, self.user.as_ref().map(|key| key.span().start));
         let host_keys = at("host-keys", own, self.host_keys.as_ref().map(|key| key.span().start));
         port.or(user).or(host_keys).map_or(Ok(()), Err)
+    }
+}
+
+/// SHA-256, of a public key as in a file that ends in `.pub`, or as `ssh-keygen -l` prints it.
+pub(super) fn fingerprint(written: &str) -> Option<Fingerprint> {
+    match written.trim() {
+        text if text.starts_with("SHA256:") => text.parse().ok(),
+        text => PublicKey::from_openssh(text).ok().map(|key| key.fingerprint(HashAlg::Sha256)),
     }
 }
 

@@ -122,7 +122,11 @@ impl Vault {
         loading: Loading<'_>,
         load: impl Fn(&Declaration, &[Declaration]) -> Result<Vec<(Declaration, Loaded)>, Rejected>,
     ) -> Result<Self, VaultError> {
-        let loaded: Vec<_> = declarations.iter().map(|d| load(d, &declarations)).collect();
+        let load = |declaration: &Declaration| match &declaration.source {
+            Source::Agent(held) => Ok(vec![(declaration.clone(), loading.agent_key(declaration, held)?)]),
+            _ => load(declaration, &declarations),
+        };
+        let loaded: Vec<_> = declarations.iter().map(load).collect();
         let (catalogue, key) = (Arc::clone(loading.catalogue), Some(loading.key.clone()));
         let mut vault = Self { catalogue, key, ..Self::default() };
         for (declaration, loaded) in declarations.into_iter().zip(loaded) {
@@ -274,7 +278,7 @@ impl Vault {
 
     /// With the names of their secrets: also of those that cannot be used, and those that were read and not taken over.
     pub(super) fn real_values(&self) -> impl Iterator<Item = (&str, &SecretValue)> {
-        let live = self.secrets.iter().map(|secret| (secret.name(), secret.value()));
+        let live = self.secrets.iter().filter_map(|secret| Some((secret.name(), secret.value()?)));
         let dead =
             self.unusable.iter().filter_map(|unusable| Some((unusable.name(), unusable.value.as_deref()?)));
         let rejected = self.secrets.iter();
@@ -293,18 +297,19 @@ impl Vault {
     }
 
     fn add(&mut self, declaration: Declaration, loaded: Loaded) {
-        let same = |other: &SecretValue| other.is(loaded.value.expose().as_bytes());
+        let own = loaded.value.clone();
+        let same = |other: &SecretValue| own.as_ref().is_some_and(|own| other.is(own.expose().as_bytes()));
         let twin = |name: &str| format!("has the same value as `{name}`; declare it once");
         if let Some(known) = self.unusable.iter().find(|known| known.value.as_deref().is_some_and(same)) {
             let error = twin(known.name());
             return self.unusable.push(Unusable { declaration, error, value: None });
         }
-        if let Some(position) = self.secrets.iter().position(|known| same(&known.loaded.value)) {
+        if let Some(position) = self.secrets.iter().position(|known| known.value().is_some_and(same)) {
             // Neither can be told from the other in a request, so neither may be used.
             let known = self.secrets.swap_remove(position);
             let (error, known_error) = (twin(known.name()), twin(&declaration.name));
             self.unusable.push(Unusable { declaration, error, value: None });
-            let (declaration, value) = (known.declaration, Some(known.loaded.value));
+            let (declaration, value) = (known.declaration, known.loaded.value);
             return self.unusable.push(Unusable { declaration, error: known_error, value });
         }
         self.secrets.push(Secret::new(declaration, loaded));

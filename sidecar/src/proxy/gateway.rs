@@ -53,6 +53,8 @@ pub struct Limits {
     /// From accepting to knowing what it is.
     pub first_bytes: Duration,
     pub handshake: Duration,
+    /// What an ssh-agent takes for one login, with the person whom it may ask.
+    pub agent: Duration,
     /// From the decision to an upstream connection, over all addresses.
     pub connect: Duration,
     /// What is under way on an HTTP/2 connection that takes no new requests has so long; nobody has to believe GOAWAY.
@@ -68,6 +70,7 @@ impl Default for Limits {
             requests: 512,
             first_bytes: Duration::from_secs(10),
             handshake: Duration::from_secs(10),
+            agent: Duration::from_secs(30),
             connect: Duration::from_secs(10),
             ending: Duration::from_secs(10),
             pooled: 512,

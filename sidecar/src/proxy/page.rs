@@ -192,6 +192,9 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::CredentialMinting => {
             "refused: this endpoint creates or stores credentials, which no secret is allowed to do here"
         }
+        Reason::CredentialUnavailable => {
+            "the ssh-agent that keeps the real key did not sign; nothing was sent"
+        }
         Reason::LoginNeeded => {
             "the provider ended the account's login. Trying again will not help: the operator must log in again"
         }
@@ -268,6 +271,9 @@ fn remedy(reason: Reason) -> &'static str {
         }
         Reason::CredentialInClear => "nothing allows it; use https",
         Reason::CredentialMinting => "allow it by `minting` of the secret in secrets.toml",
+        Reason::CredentialUnavailable => {
+            "start the ssh-agent that secrets.toml names, and add the key on the host: ssh-add"
+        }
         Reason::LoginNeeded => "log in again, and take it over with: understudy login import",
         Reason::PrivateAddress => {
             "for an address of a private network, write `private = true` into the rule; for one of the sidecar's own machine, pin the name in \

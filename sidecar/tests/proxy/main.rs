@@ -23,6 +23,7 @@ mod minted;
 mod minting;
 mod names;
 mod openssh;
+mod openssh_agent;
 mod placements;
 mod pool;
 mod postgres;

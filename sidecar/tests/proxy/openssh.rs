@@ -8,15 +8,33 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 use understudy::credentials::ssh::files;
+use understudy::proxy::Limits;
 
 use crate::world::{HOST, Options, TO_HOST, World};
 
-struct Bed {
-    world: World,
+pub(crate) struct Bed {
+    pub(crate) world: World,
     directory: tempfile::TempDir,
     sshd: Child,
     /// Where the container's `ssh` arrives.
     way: SocketAddr,
+}
+
+/// What is not the same in every test.
+pub(crate) struct Made {
+    /// The type of the real key.
+    pub(crate) real: &'static str,
+    /// The public key by which the server is known; its own is `host.pub`.
+    pub(crate) known_by: &'static str,
+    /// The socket of the agent that keeps the real key; without one the sidecar has it.
+    pub(crate) agent: Option<PathBuf>,
+    pub(crate) limits: Limits,
+}
+
+impl Default for Made {
+    fn default() -> Self {
+        Self { real: "ed25519", known_by: "host.pub", agent: None, limits: Limits::default() }
+    }
 }
 
 impl Drop for Bed {
@@ -26,7 +44,7 @@ impl Drop for Bed {
     }
 }
 
-fn run(program: &str, arguments: &[&str]) -> Output {
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Output {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
     assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
@@ -35,14 +53,13 @@ fn run(program: &str, arguments: &[&str]) -> Output {
 
 impl Bed {
     async fn new() -> Self {
-        Self::with("ed25519").await
+        Self::made(Made::default()).await
     }
 
-    /// With a real key of that type.
-    async fn with(real: &str) -> Self {
+    pub(crate) async fn made(made: Made) -> Self {
         let directory = tempfile::Builder::new().prefix("openssh").tempdir().unwrap();
         let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-        for (key, kind) in [("host", "ed25519"), ("real", real)] {
+        for (key, kind) in [("host", "ed25519"), ("real", made.real)] {
             run("ssh-keygen", &["-q", "-t", kind, "-N", "", "-f", &at(key)]);
         }
         for repository in ["read", "write", "other"] {
@@ -66,9 +83,15 @@ impl Bed {
             Command::new("/usr/sbin/sshd").args(["-D", "-e", "-f", &at("sshd_config")]).stderr(log).spawn();
         let sshd = sshd.expect("/usr/sbin/sshd (package openssh-server)");
         let user = String::from_utf8(run("id", &["-un"]).stdout).unwrap();
-        let host_key = std::fs::read_to_string(at("host.pub")).unwrap();
-        let provider =
-            format!("kind = \"ssh-key\"\nuser = \"{}\"\nhost-keys = \"{}\"", user.trim(), host_key.trim());
+        let written = |name: &str| std::fs::read_to_string(at(name)).unwrap().trim().to_owned();
+        let mut provider = format!(
+            "kind = \"ssh-key\"\nuser = \"{}\"\nhost-keys = \"{}\"",
+            user.trim(),
+            written(made.known_by)
+        );
+        if let Some(socket) = made.agent {
+            provider += &format!("\nagent = {socket:?}\npublic-key = {:?}", written("real.pub"));
+        }
         let rule = |git: &str, repository: &str| {
             let path = at(repository);
             format!(
@@ -80,6 +103,7 @@ impl Bed {
             provider: provider.leak(),
             value: std::fs::read_to_string(at("real")).unwrap().leak(),
             rules: (rule("read", "read") + &rule("write", "write")).leak(),
+            limits: made.limits,
             dialled: Some(port),
             ..Options::default()
         };
@@ -118,7 +142,7 @@ impl Bed {
         });
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
@@ -133,7 +157,7 @@ impl Bed {
         )
     }
 
-    fn url(&self, repository: &str) -> String {
+    pub(crate) fn url(&self, repository: &str) -> String {
         let user = String::from_utf8(run("id", &["-un"]).stdout).unwrap();
         format!("{}@{HOST}:{}", user.trim(), self.at(repository).display())
     }
@@ -149,12 +173,12 @@ impl Bed {
         tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
     }
 
-    async fn fine(&self, arguments: &[&str]) {
+    pub(crate) async fn fine(&self, arguments: &[&str]) {
         let output = self.git(arguments).await;
         assert!(output.status.success(), "git {arguments:?}: {output:?}");
     }
 
-    async fn refused(&self, arguments: &[&str], said: &str) {
+    pub(crate) async fn refused(&self, arguments: &[&str], said: &str) {
         let output = self.git(arguments).await;
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && told.contains(said), "git {arguments:?}: {told}");
@@ -256,7 +280,7 @@ async fn the_real_server_does_not_know_the_stand_in() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_key_of_any_type_logs_in() {
     for real in ["rsa", "ecdsa"] {
-        let bed = Bed::with(real).await;
+        let bed = Bed::made(Made { real, ..Made::default() }).await;
         let clone = bed.at("cloned");
         bed.fine(&["clone", "--quiet", &bed.url("read.git"), clone.to_str().unwrap()]).await;
         let line = bed.world.only_line().await;

@@ -371,8 +371,9 @@ fn host(name: &str) -> HostName {
 /// `secrets.toml` with kind, placements and what else is said of secret `provider`.
 pub(crate) fn declared(provider: &str) -> String {
     let hosts = if provider.contains("hosts =") { String::new() } else { format!("hosts = [\"{HOST}\"]\n") };
+    let source = if provider.contains("agent =") { "" } else { "file = \"/run/secrets/provider\"\n" };
     format!(
-        "[provider]\n{provider}\nfile = \"/run/secrets/provider\"\n{hosts}\
+        "[provider]\n{provider}\n{source}{hosts}\
          grant-to = {{ harnesses = [\"generic\"] }}\n"
     )
 }

@@ -1,12 +1,13 @@
 //! The server's side: its host key is one of those that were written down, and the real key logs in.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use russh::client::{Config, Handle, Handler, Msg};
+use russh::keys::PublicKeyOrCertificate;
 use russh::keys::ssh_key::{Fingerprint, HashAlg};
-use russh::keys::{PrivateKeyWithHashAlg, PublicKeyOrCertificate};
 use russh::{ChannelReadHalf, ChannelWriteHalf, SshId};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use understudy_policies::HostName;
 
 use super::super::line::Fault;
@@ -15,8 +16,9 @@ use super::GIT_PROTOCOL;
 use super::command::Command;
 use super::cut::Cut;
 use super::door::WAITING;
+use super::login::{LoginError, log_in};
 use crate::credentials::Vault;
-use crate::credentials::ssh::Server;
+use crate::credentials::ssh::{Real, Server};
 use crate::decide::Permit;
 use crate::proxy::Gateway;
 use crate::reason::Reason;
@@ -83,6 +85,11 @@ pub(super) async fn connect(
     };
     let cut = Cut::of(&stream).map_err(|error| failed("no connection", &error))?;
     drop(stream.set_nodelay(true));
+    // Nobody else is waited for longer.
+    let patience = match key.real() {
+        Real::Agent(_) => gateway.limits().agent,
+        Real::Plain(_) | Real::Rsa(..) => Duration::ZERO,
+    };
     let unknown = Unknown::default();
     let check = Check { server: server.clone(), host: host.clone(), unknown: Arc::clone(&unknown) };
     let talk = async {
@@ -100,32 +107,19 @@ pub(super) async fn connect(
                 None => failed("SSH", &error),
             }
         })?;
-        let login = match key.rsa_signer() {
-            None => {
-                let real = PrivateKeyWithHashAlg::new(Arc::clone(key.real()), None);
-                let login = handle.authenticate_publickey(server.user(), real).await;
-                login.map_err(|error| failed("login", &error))?
+        let login = log_in(&mut handle, server.user(), key, Instant::now() + patience).await;
+        let login = login.map_err(|error| match error {
+            LoginError::Agent(error) => {
+                let detail = format!("secret `{secret}` ({}): {error}", declaration.place);
+                Fault::new(Reason::CredentialUnavailable, &detail)
             }
-            Some(mut signer) => {
-                let offered = handle.best_supported_rsa_hash().await;
-                // Who says nothing is asked for the better one.
-                let hash = offered.map_err(|error| failed("login", &error))?.unwrap_or(Some(HashAlg::Sha512));
-                if hash.is_none() {
-                    let what =
-                        "it takes RSA keys with SHA-1 alone, which is not supported; use an Ed25519 key";
-                    return Err(failed("login", &what));
-                }
-                let public = key.real().public_key().clone();
-                let login =
-                    handle.authenticate_publickey_with(server.user(), public, hash, &mut signer).await;
-                login.map_err(|error| failed("login", &error))?
-            }
-        };
-        if !login.success() {
-            let public = key.real().public_key().fingerprint(HashAlg::Sha256);
+            error => failed("login", &error),
+        })?;
+        if !login.let_in {
             let detail = format!(
-                "{host} does not let {} in with the key of secret `{secret}` ({public}); add its public key there",
-                server.user()
+                "{host} does not let {} in with the key of secret `{secret}` ({}); add its public key there",
+                server.user(),
+                login.key
             );
             return Err(Fault::new(Reason::UpstreamFailed, &detail));
         }
@@ -138,7 +132,7 @@ pub(super) async fn connect(
         Ok((handle, channel))
     };
     let late = |_| Fault::new(Reason::UpstreamTimeout, &format!("{host}: no SSH session in time"));
-    let (handle, channel) = timeout(gateway.limits().handshake, talk).await.map_err(late)??;
+    let (handle, channel) = timeout(gateway.limits().handshake + patience, talk).await.map_err(late)??;
     let (reader, writer) = channel.split();
     Ok(Upstream { reader, writer, _handle: handle, _cut: cut })
 }

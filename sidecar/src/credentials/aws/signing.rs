@@ -67,7 +67,9 @@ fn of_secret(
         place: place.to_string(),
         remedy,
     };
-    let (Some(key), Some(binding)) = (secret.aws_key_shared(), &declaration.aws) else {
+    let (Some(key), Some(value), Some(binding)) =
+        (secret.aws_key_shared(), secret.value_shared(), &declaration.aws)
+    else {
         return Err(denial(Reason::Internal, String::new()));
     };
     // Servers that make variables of headers take one for the other, and only the other is looked at.
@@ -89,7 +91,7 @@ fn of_secret(
     let mut signing = Signing {
         secret: secret.name().to_owned(),
         key,
-        value: secret.value_shared(),
+        value,
         stand_ins: secret.stand_ins().map(str::to_owned).collect(),
         claim,
         verified: None,

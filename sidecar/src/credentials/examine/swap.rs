@@ -100,7 +100,8 @@ impl<'a> Swapper<'a> {
         let mut at = 0;
         for (secret, slot) in &hits {
             self.judge.may_leave(secret, place)?;
-            let value = slot.spelled(secret.value().expose()).ok_or_else(|| unwritable(secret, place))?;
+            let value = secret.value().and_then(|value| slot.spelled(value.expose()));
+            let value = value.ok_or_else(|| unwritable(secret, place))?;
             let between = inner.get(at..slot.range.start).unwrap_or_default();
             whole.extend_from_slice(between);
             whole.extend_from_slice(value.as_bytes());

@@ -53,7 +53,7 @@ fn parts(
     let loaded = |token: &Token, stand_in: &str, earlier: Option<&Token>| {
         let earlier = earlier.filter(|earlier| earlier.expose() != token.expose());
         let earlier = earlier.and_then(|token| value(token).ok());
-        Ok::<_, String>(Loaded { earlier, ..Loaded::new(value(token)?, stand_in.to_owned()) })
+        Ok::<_, String>(Loaded { earlier, ..Loaded::new(Some(value(token)?), stand_in.to_owned()) })
     };
     let stand_ins = &record.stand_ins;
     let access = loaded(&record.access, &stand_ins.access, previous.map(|record| &record.access))?;

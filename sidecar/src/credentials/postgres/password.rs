@@ -17,7 +17,8 @@ pub struct Password(Arc<SecretValue>);
 impl Secret {
     /// None of another kind.
     pub fn postgres_password(&self) -> Option<Password> {
-        self.declaration().postgres.as_ref().map(|_| Password(self.value_shared()))
+        self.declaration().postgres.as_ref()?;
+        self.value_shared().map(Password)
     }
 
     /// The last message for a client that has proved that it knows a stand-in of it. Slow the first time.

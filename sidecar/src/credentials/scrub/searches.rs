@@ -39,7 +39,7 @@ impl Vault {
     pub(in crate::credentials) fn granted_pairs(&self, grants: &Grants) -> impl Iterator<Item = Pair<'_>> {
         let granted = self.secrets().iter().filter(|secret| grants.contains(secret.name()));
         let values = granted.flat_map(|secret| {
-            let values = [Some(secret.value()), secret.earlier()].into_iter().flatten();
+            let values = [secret.value(), secret.earlier()].into_iter().flatten();
             values.map(move |value| (value, secret.stand_in())).chain(secret.parts())
         });
         values.map(|(value, stand_in)| Pair {
@@ -63,9 +63,9 @@ impl Vault {
                 && declaration.scope.check(head.method, head.uri, head.headers).is_ok()
         };
         let secrets: Vec<&Secret> = self.secrets().iter().filter(applies).collect();
-        let pairs = secrets.iter().flat_map(|secret| {
-            let pair =
-                |value| Pair { owner: 0, value, other: secret.value().expose().into(), forms: Forms::Text };
+        let pairs = secrets.iter().filter_map(|secret| Some((secret, secret.value()?.expose())));
+        let pairs = pairs.flat_map(|(secret, real)| {
+            let pair = |value| Pair { owner: 0, value, other: real.into(), forms: Forms::Text };
             secret.stand_ins().map(pair)
         });
         let names = secrets.iter().map(|secret| secret.name().to_owned()).collect();

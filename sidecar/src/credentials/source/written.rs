@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use toml::Spanned;
 
-use super::{CommandSource, Source};
+use super::{AgentKey, CommandSource, Source};
 use crate::accounts::store;
+use crate::credentials::ssh::fingerprint;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST_TIMEOUT: u64 = 120;
@@ -20,6 +21,8 @@ pub(crate) struct Written {
     pub(crate) variable: Option<Spanned<String>>,
     pub(crate) command: Option<Spanned<Vec<String>>>,
     pub(crate) account: Option<Spanned<String>>,
+    pub(crate) agent: Option<Spanned<String>>,
+    pub(crate) public_key: Option<Spanned<String>>,
     pub(crate) timeout: Option<Spanned<u64>>,
     pub(crate) cache: Option<Spanned<u64>>,
 }
@@ -36,7 +39,10 @@ impl Written {
         {
             return Err((written.span().start, format!("`{key}` is for a `command`")));
         }
-        let (timeout, cache) = (self.timeout, self.cache);
+        if let (None, Some(written)) = (&self.agent, &self.public_key) {
+            return Err((written.span().start, "`public-key` is for an `agent`".to_owned()));
+        }
+        let (timeout, cache, public_key) = (self.timeout, self.cache, self.public_key);
         let sources = [
             self.file.map(|written| file(&written)),
             self.podman_secret.map(|written| Ok(Source::PodmanSecret(name("podman-secret", written)?))),
@@ -44,6 +50,7 @@ impl Written {
             self.variable.map(|written| variable(written).map(Source::Variable)),
             self.command.map(|written| command(written, timeout, cache)),
             self.account.map(account),
+            self.agent.map(|written| agent(&written, public_key)),
         ];
         let mut sources = sources.into_iter().flatten();
         match (sources.next(), sources.next()) {
@@ -63,13 +70,37 @@ impl Written {
 }
 
 fn file(written: &Spanned<String>) -> Result<Source, Mistake> {
+    let message =
+        "`file` must be the absolute path, without `..`, of a file that holds the value, and not the value";
+    Ok(Source::File(path(written, message)?))
+}
+
+fn path(written: &Spanned<String>, message: &str) -> Result<PathBuf, Mistake> {
     let path = PathBuf::from(written.get_ref());
     // `/run/secrets/../x` is not below `/run/secrets`.
     if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
-        let message = "`file` must be the absolute path, without `..`, of a file that holds the value, and not the value";
         return Err((written.span().start, message.to_owned()));
     }
-    Ok(Source::File(path))
+    Ok(path)
+}
+
+fn agent(written: &Spanned<String>, public_key: Option<Spanned<String>>) -> Result<Source, Mistake> {
+    let message =
+        "`agent` must be the absolute path, without `..`, of an ssh-agent's socket as the sidecar sees it";
+    let socket = path(written, message)?;
+    let Some(public_key) = public_key else {
+        let message = "`public-key` is missing: which of the agent's keys? `ssh-add -l` prints them, as \
+                       public-key = \"SHA256:…\"";
+        return Err((written.span().start, message.to_owned()));
+    };
+    match fingerprint(public_key.get_ref()) {
+        Some(key) => Ok(Source::Agent(AgentKey { socket, key })),
+        None => {
+            let message = "`public-key` is written as \"ssh-ed25519 AAAA…\" (the file that ends in .pub) or \
+                           \"SHA256:…\" (as `ssh-add -l` prints it)";
+            Err((public_key.span().start, message.to_owned()))
+        }
+    }
 }
 
 fn name(key: &str, written: Spanned<String>) -> Result<String, Mistake> {

@@ -3,9 +3,10 @@
 
 use std::sync::LazyLock;
 
-use russh::keys::PublicKey;
-use russh::keys::ssh_key::{Fingerprint, HashAlg};
+use russh::keys::ssh_key::Fingerprint;
 use understudy_policies::HostName;
+
+use super::fingerprint;
 
 /// Lines as of `known_hosts` (sshd(8)).
 const PUBLISHED: &str = include_str!("../../../data/ssh-host-keys");
@@ -25,11 +26,7 @@ pub(super) fn builtin(host: &HostName) -> Vec<Fingerprint> {
 
 /// A public key as in `known_hosts`, or its fingerprint. An error says nothing of what was written.
 pub(super) fn parse(written: &str) -> Result<Fingerprint, String> {
-    let fingerprint = match written.trim() {
-        text if text.starts_with("SHA256:") => text.parse().ok(),
-        text => PublicKey::from_openssh(text).ok().map(|key| key.fingerprint(HashAlg::Sha256)),
-    };
-    fingerprint.ok_or_else(|| {
+    fingerprint(written).ok_or_else(|| {
         "`host-keys`: a host key is written as \"ssh-ed25519 AAAA…\" (a line of known_hosts without the host) or \
          \"SHA256:…\" (as `ssh-keygen -l` prints it)"
             .to_owned()

@@ -12,20 +12,28 @@ use zeroize::Zeroizing;
 
 use super::super::installation_key::InstallationKey;
 use super::super::secret::SecretValue;
-use super::rsa::{self, RsaSigner};
+use super::super::source::AgentKey;
+use super::rsa;
 
 /// Of the lines of a key's text, the shortest that is searched for by itself.
 const LINE: usize = 40;
 
 /// A private key that is granted to containers, and what they have instead.
 pub struct SshKey {
-    real: Arc<PrivateKey>,
-    /// The same, if it is an RSA key.
-    rsa: Option<Arc<ring::rsa::KeyPair>>,
+    real: Real,
     stand_in: PublicKey,
     stand_in_pem: String,
     stand_in_text: String,
     lines: Vec<SecretValue>,
+}
+
+/// Where the real key is, and what signs with it.
+pub(crate) enum Real {
+    /// Ed25519 or ECDSA.
+    Plain(Arc<PrivateKey>),
+    Rsa(PublicKey, Arc<ring::rsa::KeyPair>),
+    /// Not here.
+    Agent(AgentKey),
 }
 
 /// What the sidecar shows where it answers for a server.
@@ -66,10 +74,6 @@ impl SshKey {
         name: &str,
     ) -> Result<(Self, SecretValue), KeyError> {
         let real = parse(bytes)?;
-        let rsa = match real.key_data() {
-            KeypairData::Rsa(written) => Some(Arc::new(rsa::pair(written).ok_or(KeyError::Rsa)?)),
-            _ => None,
-        };
         let text = std::str::from_utf8(bytes).map_err(|_| KeyError::NotOpenSsh)?;
         let one_line = Zeroizing::new(body(text));
         let value = SecretValue::from_bytes(one_line.as_bytes()).map_err(|_| KeyError::Damaged)?;
@@ -77,27 +81,40 @@ impl SshKey {
         let lines = text.lines().filter(|line| !line.starts_with('-')).skip(1).map(str::trim);
         let lines = lines.filter(|line| line.len() >= LINE);
         let lines = lines.filter_map(|line| SecretValue::from_bytes(line.as_bytes()).ok()).collect();
+        let real = match real.key_data() {
+            KeypairData::Rsa(written) => {
+                let pair = rsa::pair(written).ok_or(KeyError::Rsa)?;
+                Real::Rsa(real.public_key().clone(), Arc::new(pair))
+            }
+            _ => Real::Plain(Arc::new(real)),
+        };
+        Ok((Self::with(real, lines, key, name)?, value))
+    }
+
+    /// Of a real key that an agent keeps: nothing of it is known here that could be searched for.
+    pub(in crate::credentials) fn kept(
+        by: AgentKey,
+        key: &InstallationKey,
+        name: &str,
+    ) -> Result<Self, KeyError> {
+        Self::with(Real::Agent(by), Vec::new(), key, name)
+    }
+
+    fn with(
+        real: Real,
+        lines: Vec<SecretValue>,
+        key: &InstallationKey,
+        name: &str,
+    ) -> Result<Self, KeyError> {
         let stand_in = derived(key, &[b"understudy ssh key 1", name.as_bytes()]);
         let pem = stand_in.to_openssh(LineEnding::LF).map_err(|_| KeyError::Damaged)?.to_string();
-        let key = Self {
-            real: Arc::new(real),
-            rsa,
-            stand_in: stand_in.public_key().clone(),
-            stand_in_text: body(&pem),
-            stand_in_pem: pem,
-            lines,
-        };
-        Ok((key, value))
+        let (public, text) = (stand_in.public_key().clone(), body(&pem));
+        Ok(Self { real, stand_in: public, stand_in_text: text, stand_in_pem: pem, lines })
     }
 
     /// Every use of this is a place where the real key is put to work.
-    pub(crate) fn real(&self) -> &Arc<PrivateKey> {
+    pub(crate) fn real(&self) -> &Real {
         &self.real
-    }
-
-    /// By which an RSA key logs in.
-    pub(crate) fn rsa_signer(&self) -> Option<RsaSigner> {
-        self.rsa.clone().map(RsaSigner::new)
     }
 
     /// What a container proves that it has.

@@ -64,7 +64,7 @@ fn exponent(d: &[u8], prime: &[u8]) -> Option<Part> {
 }
 
 impl RsaSigner {
-    pub(super) fn new(pair: Arc<KeyPair>) -> Self {
+    pub(crate) fn new(pair: Arc<KeyPair>) -> Self {
         Self(pair)
     }
 }

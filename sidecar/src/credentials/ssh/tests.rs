@@ -76,6 +76,57 @@ fn mistakes_are_named_with_their_place_and_the_way_out() {
     }
 }
 
+const FINGERPRINT: &str = "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU";
+
+fn kept(public_key: &str) -> String {
+    GOOD.replace(
+        "file = \"/run/secrets/git\"",
+        &format!("agent = \"/run/agent/socket\"\npublic-key = \"{public_key}\""),
+    )
+}
+
+#[test]
+fn an_agent_is_named_with_the_key_that_it_is_to_sign_with() {
+    let source = |text: &str| read(text).map(|declared| declared.source.to_string());
+    assert_eq!(source(&kept(FINGERPRINT)).unwrap(), format!("ssh-agent /run/agent/socket {FINGERPRINT}"));
+    let key = PrivateKey::from(Ed25519Keypair::from_seed(&[9; 32]));
+    let (line, fingerprint) = (key.public_key().to_openssh().unwrap(), key.fingerprint(Default::default()));
+    assert_eq!(source(&kept(&line)).unwrap(), format!("ssh-agent /run/agent/socket {fingerprint}"));
+    for (from, to, said) in [
+        ("/run/agent/socket", "agent", "3:9: `agent` must be the absolute path"),
+        ("/run/agent/socket", "/run/../agent", "3:9: `agent` must be the absolute path"),
+        (FINGERPRINT, "MD5:00", "4:14: `public-key` is written as"),
+        (FINGERPRINT, "SHA256:AAAA", "4:14: `public-key` is written as"),
+        ("public-key", "# public-key", "3:9: `public-key` is missing: which of the agent's keys?"),
+        ("agent =", "file =", "4:14: `public-key` is for an `agent`"),
+        ("agent =", "file = \"/x\"\nagent =", "1:1: it has several sources"),
+        ("kind = \"ssh-key\"", "kind = \"bearer\"", "3:9: `agent` is for `kind = \"ssh-key\"`"),
+    ] {
+        let text = kept(FINGERPRINT).replacen(from, to, 1);
+        assert_ne!(text, kept(FINGERPRINT));
+        let error = read(&text).unwrap_err();
+        assert!(error.starts_with(&format!("secrets.toml:{said}")), "{error}\nexpected {said}");
+    }
+}
+
+#[test]
+fn a_key_that_an_agent_keeps_has_a_stand_in_and_no_value_and_its_agent_may_come_later() {
+    let here = vault(GOOD, &Values::from([("git", &*pem(7).leak())]));
+    // One key for two secrets: their stand-ins tell them apart.
+    let two = kept(FINGERPRINT) + &kept(FINGERPRINT).replace("work-git", "other");
+    let vault = vault(&two, &Values::new());
+    let secret = vault.secret("work-git").unwrap();
+    assert!(vault.unusable().is_empty() && vault.secret("other").is_some());
+    assert_eq!(secret.stand_in(), here.secret("work-git").unwrap().stand_in());
+    assert!(secret.value().is_none() && vault.real_values().next().is_none());
+    assert_eq!(vault.real_value_in(FINGERPRINT.as_bytes()), None);
+    let problems = vault.problems(super::super::expiry::Day::today());
+    assert_eq!(problems.len(), 2);
+    assert!(
+        problems[1].contains("`work-git`") && problems[1].contains("no ssh-agent is at /run/agent/socket")
+    );
+}
+
 #[test]
 fn a_stand_in_is_a_key_of_its_own_that_depends_on_name_and_installation_only() {
     let key = |byte: u8, name: &str, seed: u8| {
@@ -88,7 +139,8 @@ fn a_stand_in_is_a_key_of_its_own_that_depends_on_name_and_installation_only() {
     }
     let placed = PrivateKey::from_openssh(one.stand_in_pem()).unwrap();
     assert_eq!(placed.public_key().key_data(), one.stand_in().key_data());
-    assert_ne!(one.real().public_key().key_data(), one.stand_in().key_data());
+    let Real::Plain(real) = one.real() else { panic!("its type") };
+    assert_ne!(real.public_key().key_data(), one.stand_in().key_data());
     let host_key = HostKey::of(&InstallationKey::from_bytes(&[1; 32]));
     assert_ne!(host_key.public().key_data(), one.stand_in().key_data());
     let shown = format!("{one:?}{host_key:?}");

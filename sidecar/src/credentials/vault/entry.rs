@@ -67,22 +67,24 @@ impl Secret {
         self.stand_ins().any(|stand_in| stand_in.as_bytes() == text)
     }
 
-    pub(in crate::credentials) fn value(&self) -> &SecretValue {
-        &self.loaded.value
+    /// None of a key that an agent keeps.
+    pub(in crate::credentials) fn value(&self) -> Option<&SecretValue> {
+        self.loaded.value.as_deref()
     }
 
-    pub(in crate::credentials) fn value_shared(&self) -> Arc<SecretValue> {
-        Arc::clone(&self.loaded.value)
+    pub(in crate::credentials) fn value_shared(&self) -> Option<Arc<SecretValue>> {
+        self.loaded.value.clone()
     }
 
     /// With the others that belong to it.
     pub(in crate::credentials) fn held(&self) -> impl Iterator<Item = HeldValue> {
-        let own = HeldValue { value: Arc::clone(&self.loaded.value), stand_in: self.loaded.stand_in.clone() };
+        let stand_in = || self.loaded.stand_in.clone();
+        let own = self.value_shared().map(|value| HeldValue { value, stand_in: stand_in() });
         let shared = |(value, stand_in): (&Arc<SecretValue>, &str)| HeldValue {
             value: Arc::clone(value),
             stand_in: stand_in.to_owned(),
         };
-        [own].into_iter().chain(self.loaded.aws.iter().flat_map(|key| key.parts()).map(shared))
+        own.into_iter().chain(self.loaded.aws.iter().flat_map(|key| key.parts()).map(shared))
     }
 
     /// What belongs to the value and travels, each with its stand-in: the id and the token of an access key.

@@ -96,7 +96,7 @@ fn values_are_read_from_where_the_declaration_says() {
     assert!(problems(&files.load(None))[0].contains("No such file"));
     files.value("a", "Bearer sk-0123456789abcdefghij\n");
     let vault = files.load(None);
-    assert_eq!(vault.secrets()[0].value().expose(), "sk-0123456789abcdefghij");
+    assert_eq!(vault.secrets()[0].value().unwrap().expose(), "sk-0123456789abcdefghij");
     let warnings = vault.warnings(Day::today());
     assert!(warnings.len() == 1 && warnings[0].contains("`Bearer ` before the value was left out"));
     assert!(!warnings[0].contains("0123456789"), "{warnings:?}");
@@ -143,7 +143,7 @@ fn another_value_of_the_same_shape_has_the_same_stand_in() {
     files.value("a", "sk-9876543210zyxwvutsrq");
     let after = files.load(Some(&before));
     assert_eq!(before.secrets()[0].stand_in(), after.secrets()[0].stand_in());
-    assert_eq!(after.secrets()[0].value().expose(), "sk-9876543210zyxwvutsrq");
+    assert_eq!(after.secrets()[0].value().unwrap().expose(), "sk-9876543210zyxwvutsrq");
     assert!(after.real_value_in(b"sk-0123456789abcdefghij").is_none());
 }
 
@@ -195,14 +195,14 @@ fn a_value_that_cannot_be_read_any_more_stays_what_it_was() {
             None => fs::remove_file(files.path("a")).unwrap(),
         }
         vault = files.load(Some(&vault));
-        assert_eq!(vault.secrets()[0].value().expose(), "sk-0123456789abcdefghij");
+        assert_eq!(vault.secrets()[0].value().unwrap().expose(), "sk-0123456789abcdefghij");
         let problems = problems(&vault);
         assert!(problems.len() == 1 && problems[0].contains("stays in force"), "{problems:?}");
         assert!(problems[0].contains(files.path("a").to_str().unwrap()), "{problems:?}");
     }
     files.value("a", "sk-9876543210zyxwvutsrq");
     let repaired = files.load(Some(&vault));
-    assert_eq!(repaired.secrets()[0].value().expose(), "sk-9876543210zyxwvutsrq");
+    assert_eq!(repaired.secrets()[0].value().unwrap().expose(), "sk-9876543210zyxwvutsrq");
     assert!(problems(&repaired).is_empty());
 }
 
@@ -274,7 +274,7 @@ fn a_command_is_asked_again_when_its_cache_is_over_or_the_operator_says() {
         let loading = Loading { catalogue, key: &key, around: &around, known: &known, previous, ask_again };
         Vault::load(&directory.path().join("secrets.toml"), loading).unwrap()
     };
-    let last = |vault: &Vault| vault.secrets()[0].value().expose().chars().last().unwrap();
+    let last = |vault: &Vault| vault.secrets()[0].value().unwrap().expose().chars().last().unwrap();
     declare("");
     let vault = load(None, false);
     assert_eq!((last(&vault), vault.is_outdated(Instant::now())), ('1', false), "{:?}", problems(&vault));

@@ -26,7 +26,11 @@ impl Vault {
         });
         let ended =
             self.secrets.iter().filter_map(|secret| Some(line(&secret.declaration, &secret.login_needed()?)));
-        unusable.chain(stale).chain(over).chain(ended).collect()
+        let away = self
+            .secrets
+            .iter()
+            .filter_map(|secret| Some(line(&secret.declaration, &secret.declaration.source.problem()?)));
+        unusable.chain(stale).chain(over).chain(ended).chain(away).collect()
     }
 
     /// One line each for what works, and should be looked at.

@@ -1,0 +1,202 @@
+//! With repositories that git itself makes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::super::folder::{Folder, Make};
+use super::super::plan::{Plan, Unguardable};
+use super::super::protected::Relaxed;
+
+struct Tree(tempfile::TempDir);
+
+impl Tree {
+    fn new(script: &str) -> Self {
+        let tree = Self(tempfile::tempdir().unwrap());
+        tree.run(script);
+        tree
+    }
+
+    fn run(&self, script: &str) {
+        let mut sh = Command::new("sh");
+        for who in ["GIT_AUTHOR", "GIT_COMMITTER"] {
+            sh.env(format!("{who}_NAME"), "x").env(format!("{who}_EMAIL"), "x@example.invalid");
+        }
+        sh.args(["-euc", script]).current_dir(self.0.path()).env("GIT_CONFIG_GLOBAL", "/dev/null");
+        sh.env("GIT_CONFIG_COUNT", "1").env("GIT_CONFIG_KEY_0", "protocol.file.allow");
+        sh.env("GIT_CONFIG_VALUE_0", "always");
+        let output = sh.output().unwrap();
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn path(&self) -> PathBuf {
+        fs::canonicalize(self.0.path()).unwrap()
+    }
+
+    /// Of the directory `at` of it.
+    fn tried(&self, at: &str) -> Result<Plan, Unguardable> {
+        let at = self.path().join(at);
+        Plan::of(&Folder::open(&at).unwrap(), &at, &Relaxed::default())
+    }
+
+    fn plan(&self, at: &str) -> Plan {
+        self.tried(at).unwrap()
+    }
+}
+
+fn assert_guarded(plan: &Plan, paths: &[&str]) {
+    for path in paths {
+        assert!(plan.read_only.contains(Path::new(path)), "{path} in {:#?}", plan.read_only);
+    }
+}
+
+/// `work` with a submodule in `vendor/lib`, which has one in `a/b/c/d/inner`.
+const SUBMODULES: &str = "
+    git init -q inner && git -C inner commit -q --allow-empty -m x
+    git init -q lib && cd lib && git submodule --quiet add ../inner a/b/c/d/inner && git commit -qm x && cd ..
+    git init -q work && cd work && git submodule --quiet add ../lib vendor/lib && git commit -qm x
+    git submodule --quiet update --init --recursive && touch vendor/lib/.envrc && cd ..
+    rm -rf inner lib";
+
+#[test]
+fn submodules_are_guarded_wherever_they_are() {
+    let tree = Tree::new(SUBMODULES);
+    let plan = tree.plan("work");
+    let inner = "vendor/lib/a/b/c/d/inner/.git";
+    let guarded = [
+        "vendor/lib/.git",
+        inner,
+        "vendor/lib/.envrc",
+        ".git/modules/vendor/lib/config",
+        ".git/modules/vendor/lib/hooks",
+        ".git/modules/vendor/lib/modules/a/b/c/d/inner/config",
+        ".git/modules/vendor/lib/modules/a/b/c/d/inner/hooks",
+    ];
+    assert_guarded(&plan, &guarded);
+    for pinned in ["vendor", "vendor/lib", "vendor/lib/a/b/c/d", ".git/modules/vendor/lib/modules"] {
+        assert!(plan.pinned.contains(Path::new(pinned)), "{pinned}");
+    }
+    // out of the index, the submodule's own configuration names them
+    tree.run("cd work && git rm -qf --cached vendor/lib");
+    assert_guarded(&tree.plan("work"), &guarded);
+}
+
+#[test]
+fn a_repository_in_the_index_needs_no_module() {
+    let tree = Tree::new(
+        "git init -q work && cd work && for at in vendor/lib a/b/c/d/lib; do
+         git init -q $at && git -C $at commit -q --allow-empty -m x && git -c advice.addEmbeddedRepo=false add $at; done",
+    );
+    let guarded = ["vendor/lib/.git/config", "vendor/lib/.git/hooks", "a/b/c/d/lib/.git/config"];
+    assert_guarded(&tree.plan("work"), &guarded);
+    tree.run("cd work && git update-index --split-index");
+    assert_guarded(&tree.plan("work"), &guarded);
+    tree.run("cd work && git update-index --no-split-index && git rm -qf --cached vendor/lib");
+    assert!(!tree.plan("work").read_only.contains(Path::new("vendor/lib/.git/config")));
+}
+
+#[test]
+fn an_index_that_is_not_understood_is_refused() {
+    let tree = Tree::new("git init -q work && printf 'DIRC\\0\\0\\0\\011\\0\\0\\0\\0' >work/.git/index");
+    let error = tree.tried("work").unwrap_err().to_string();
+    assert!(error.contains("work/.git/index"), "{error}");
+}
+
+#[test]
+fn a_submodule_that_is_not_fetched_stays_empty_and_can_be() {
+    let tree = Tree::new(SUBMODULES);
+    tree.run("git clone -q work copy");
+    let plan = tree.plan("copy");
+    assert!(!plan.read_only.contains(Path::new("vendor/lib")), "{plan:?}");
+}
+
+#[test]
+fn linked_worktrees_and_their_submodules_are_found_by_the_main_repository() {
+    let tree = Tree::new(SUBMODULES);
+    tree.run("mv work main && cd main && git worktree add -q ../x/target/a/b/linked");
+    tree.run("cd x/target/a/b/linked && git submodule --quiet update --init || git -C vendor/lib init -q");
+    let plan = tree.plan("");
+    assert_guarded(
+        &plan,
+        &[
+            "x/target/a/b/linked/.git",
+            "main/.git/worktrees/linked/commondir",
+            "main/.git/worktrees/linked/gitdir",
+        ],
+    );
+    // the other way: the main repository is where nobody looks
+    tree.run("mkdir target && mv main target/main && cd target/main && git worktree repair ../../x/target/a/b/linked");
+    tree.run("mv x/target/a/b/linked linked && git -C target/main worktree repair ../../linked");
+    assert_guarded(&tree.plan(""), &["linked/.git", "target/main/.git/config", "target/main/.git/hooks"]);
+}
+
+#[test]
+fn a_linked_worktrees_submodules_are_in_a_place_of_their_own() {
+    let tree = Tree::new(
+        "git init -q lib && git -C lib commit -q --allow-empty -m x && git init -q main && cd main
+         git submodule --quiet add ../lib vendor/lib && git commit -qm x && git worktree add -q ../linked
+         cd ../linked && git submodule --quiet update --init",
+    );
+    let guarded = [
+        "linked/vendor/lib/.git",
+        "main/.git/worktrees/linked/modules/vendor/lib/config",
+        "main/.git/worktrees/linked/modules/vendor/lib/hooks",
+    ];
+    assert_guarded(&tree.plan(""), &guarded);
+    // by its own index, too
+    tree.run("rm -r main/.git/worktrees/linked/modules/vendor/lib/config");
+    assert_guarded(&tree.plan(""), &guarded[..1]);
+}
+
+#[test]
+fn a_worktrees_own_configuration_is_made_where_git_reads_it() {
+    let tree = Tree::new(SUBMODULES);
+    tree.run(
+        "git -C work worktree add -q ../linked && git -C work/vendor/lib worktree add -q ../../../other",
+    );
+    let made = |plan: Plan| -> Vec<PathBuf> {
+        let own = plan.to_make.into_iter().filter(|(path, _)| path.ends_with("config.worktree"));
+        own.map(|(path, what)| (path, assert_eq!(what, Make::File(""))).0).collect()
+    };
+    assert_eq!(made(tree.plan("work")), Vec::<PathBuf>::new());
+    tree.run("git -C work config extensions.worktreeConfig true");
+    let mut of_main = made(tree.plan("work"));
+    of_main.sort();
+    assert_eq!(
+        of_main,
+        [Path::new(".git/config.worktree"), Path::new(".git/worktrees/linked/config.worktree")]
+    );
+    tree.run("git -C work config extensions.worktreeConfig false");
+    tree.run("git -C work/vendor/lib config extensions.worktreeConfig true && rm -f work/.git/modules/vendor/lib/config.worktree");
+    let module = Path::new(".git/modules/vendor/lib");
+    let mut of_module = made(tree.plan("work"));
+    of_module.sort();
+    assert_eq!(of_module, [module.join("config.worktree"), module.join("worktrees/other/config.worktree")]);
+}
+
+#[test]
+fn a_git_directory_that_leads_elsewhere_is_refused() {
+    for script in [
+        "mkdir -p .git/modules/evil && cp .git/HEAD .git/modules/evil && echo /tmp/evil >.git/modules/evil/commondir",
+        "git worktree add -q ../linked && echo /tmp/evil >.git/worktrees/linked/commondir",
+        "git worktree add -q ../linked && echo ../../x >.git/worktrees/linked/commondir",
+    ] {
+        let tree = Tree::new("git init -q work && git -C work commit -q --allow-empty -m x");
+        tree.run(&format!("cd work && {script}"));
+        for at in ["work", "work/.git"] {
+            let error = tree.tried(at).unwrap_err().to_string();
+            assert!(error.contains("commondir"), "{at}: {script}: {error}");
+        }
+    }
+}
+
+#[test]
+fn what_a_git_file_names_and_is_not_there_cannot_be_made() {
+    let tree =
+        Tree::new("git init -q work && mkdir work/lib && echo 'gitdir: ../.git/modules/a/b' >work/lib/.git");
+    let plan = tree.plan("work");
+    assert_guarded(&plan, &["lib/.git", ".git/modules/a/b"]);
+    let made: Vec<_> = plan.to_make.iter().map(|(path, _)| path.to_str().unwrap()).collect();
+    let order: Vec<_> = made.into_iter().filter(|path| path.contains("modules")).collect();
+    assert_eq!(order, [".git/modules", ".git/modules/a", ".git/modules/a/b"]);
+}
