@@ -117,7 +117,7 @@ fn permitted(
     let prepared = prepare::ask(installation, request.clone())?;
     // Last, since it may make a directory of git's: nothing is made for a container that is refused.
     let volumes = storage.graph_root.join("volumes");
-    let guards = guards(config.mounts(), &storage.userdata, &volumes, &relaxed)?;
+    let guards = guards(config.mounts(), &storage.userdata, &volumes, &relaxed, &installation.homes)?;
     let work = change::Work {
         prepared: &prepared,
         bound: &bound,

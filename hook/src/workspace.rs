@@ -8,4 +8,6 @@ pub(crate) mod guard;
 mod index;
 pub(crate) mod plan;
 pub(crate) mod protected;
+mod run;
 pub(crate) mod scan;
+pub(crate) mod settings;

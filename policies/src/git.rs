@@ -11,9 +11,8 @@ pub struct Git {
     access: Access,
     /// As written; `**` alone if none was named.
     repositories: Vec<String>,
-    read: Vec<Endpoint>,
-    write: Vec<Endpoint>,
-    no_write: Vec<Endpoint>,
+    allowed: Vec<Endpoint>,
+    denied: Vec<Endpoint>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +63,11 @@ const WRITE: [Form; 9] = [
 /// that asks for a download, and gets an address that may be another host's, which the denial is not about.
 const NO_WRITE: [Form; 4] = [WRITE[0], WRITE[1], (None, "info/lfs/**", None), (None, "gitlab-lfs/**", None)];
 
+/// What ends a repository's name where it is allowed.
+const NAMES: [&str; 2] = ["", ".git"];
+/// And where it is denied: git's own server finds a repository by each of these (its `enter_repo`).
+const ALL_NAMES: [&str; 4] = ["", ".git", "/.git", ".git/.git"];
+
 impl Git {
     /// `repositories` are written as `owner/name`, with stars as in paths; with or without `.git`.
     pub fn new(access: Access, repositories: &[String]) -> Result<Self, PathPatternError> {
@@ -71,29 +75,36 @@ impl Git {
             [] => vec!["**".to_owned()],
             some => some.to_vec(),
         };
-        let endpoints = |all: &[Form]| {
+        let endpoints = |all: &[&[Form]], names: &[&str]| {
             let mut endpoints = Vec::new();
             for repository in &repositories {
                 let stem = repository.strip_suffix(".git").unwrap_or(repository);
-                // A star takes `.git` in.
-                let suffixes: &[&str] = if stem.ends_with('*') { &[""] } else { &["", ".git"] };
-                for (method, rest, service) in all {
-                    for suffix in suffixes {
-                        let path = format!("/{stem}{suffix}/{rest}").parse()?;
+                // A star takes `.git` in, and two take any end.
+                let is_new = |name: &&str| match stem {
+                    _ if stem.ends_with("**") => name.is_empty(),
+                    _ if stem.ends_with('*') => !name.starts_with(".git"),
+                    _ => true,
+                };
+                for name in names.iter().copied().filter(is_new) {
+                    for (method, rest, service) in all.iter().copied().flatten() {
+                        let path = format!("/{stem}{name}/{rest}").parse()?;
                         endpoints.push(Endpoint { method: *method, path, service: *service });
                     }
                 }
             }
             Ok(endpoints)
         };
-        let [read, write, no_write] = [&READ[..], &WRITE, &NO_WRITE].map(endpoints);
-        Ok(Self { access, read: read?, write: write?, no_write: no_write?, repositories })
+        let (allowed, denied): (&[&[Form]], &[&[Form]]) = match access {
+            Access::Read => (&[&READ], &[&NO_WRITE, &READ]),
+            Access::Write => (&[&READ, &WRITE], &[&NO_WRITE]),
+        };
+        let (allowed, denied) = (endpoints(allowed, &NAMES)?, endpoints(denied, &ALL_NAMES)?);
+        Ok(Self { access, allowed, denied, repositories })
     }
 
     /// Of the paths that it is about.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &PathPattern> {
-        let all = [&self.read, &self.write, &self.no_write].into_iter().flatten();
-        all.map(|endpoint| &endpoint.path)
+        self.allowed.iter().chain(&self.denied).map(|endpoint| &endpoint.path)
     }
 
     pub(crate) fn methods(&self) -> Vec<String> {
@@ -106,14 +117,12 @@ impl Git {
 
     /// What a rule with it allows.
     pub(crate) fn allowed(&self) -> impl Iterator<Item = &Endpoint> {
-        let write: &[Endpoint] = if self.access == Access::Write { &self.write } else { &[] };
-        self.read.iter().chain(write)
+        self.allowed.iter()
     }
 
     /// What one denies.
     pub(crate) fn denied(&self) -> impl Iterator<Item = &Endpoint> {
-        let read: &[Endpoint] = if self.access == Access::Read { &self.read } else { &[] };
-        self.no_write.iter().chain(read)
+        self.denied.iter()
     }
 
     /// Of a rule that allows: `write` takes `read` in.
@@ -286,9 +295,16 @@ mod tests {
             ("PUT", "/org/repo.git/gitlab-lfs/objects/0123abcd/4096/authorize"),
             ("DELETE", "/org/repo.git/info/lfs/objects/0123abcd"),
             ("POST", "/Org/repo.git/info%2Flfs/objects/batch/"),
+            // Git's own server finds it by these names, too.
+            ("POST", "/org/repo/.git/git-receive-pack"),
+            ("POST", "/org/repo.git/.git/git-receive-pack"),
+            ("GET", "/org/repo/.git/info/refs?service=git-receive-pack"),
         ] {
             assert!(denies(&no_push, method, target), "{target}");
         }
+        assert!(denies(&git(Access::Read, &["org/*"]), "POST", "/org/repo/.git/git-upload-pack"));
+        assert!(!denies(&no_push, "POST", "/org/repo/x/.git/git-receive-pack"));
+        assert!(!allows(&git(Access::Write, &["org/repo"]), "POST", "/org/repo/.git/git-receive-pack"));
     }
 
     #[test]

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use super::config::{self, Entry};
 use super::folder::{Folder, Kind, Make};
 use super::index;
-use super::plan::{Plan, Unguardable, inside};
+use super::plan::{Plan, Unguardable, Users, inside};
 use super::protected::{CONFIG, HOOKS, Relaxed};
+use super::run::{runs, words};
+use super::settings::{self, Settings, in_mount, located};
 
 /// How deep submodules are looked for in `modules`: their names may have slashes, and they may have submodules.
 const DEEPEST_MODULE: usize = 6;
@@ -40,15 +42,21 @@ pub(super) struct Repositories<'a> {
     folder: &'a Folder,
     at_host: &'a Path,
     relaxed: &'a Relaxed,
+    users: &'a Users<'a>,
     pub(super) plan: Plan,
     found: BTreeSet<Found>,
     left: Vec<Found>,
 }
 
 impl<'a> Repositories<'a> {
-    pub(super) fn new(folder: &'a Folder, at_host: &'a Path, relaxed: &'a Relaxed) -> Self {
+    pub(super) fn new(
+        folder: &'a Folder,
+        at_host: &'a Path,
+        relaxed: &'a Relaxed,
+        users: &'a Users<'a>,
+    ) -> Self {
         let (plan, found, left) = Default::default();
-        Self { folder, at_host, relaxed, plan, found, left }
+        Self { folder, at_host, relaxed, users, plan, found, left }
     }
 
     /// What has a `.git`, at `at`.
@@ -133,17 +141,17 @@ impl<'a> Repositories<'a> {
         }
         self.plan.pin(at.to_owned());
         let entries = config::parse(&self.text(&at.join("config"))?);
+        let settings = self.settings(&[at.join("config"), at.join("config.worktree")])?;
         // A submodule's says where its work tree is.
-        let configured = entries.iter().rfind(|entry| entry.is("core", "worktree"));
-        let configured = configured.and_then(|entry| self.inside(at, Path::new(&entry.value)));
+        let configured = settings.entries.iter().filter(|entry| entry.is("core", "worktree"));
+        let configured = configured.filter_map(|entry| self.inside(at, Path::new(&entry.value)));
         let work_trees: BTreeSet<PathBuf> =
             work_tree.map(Path::to_owned).into_iter().chain(configured).collect();
+        // Those that a push from elsewhere has run are run in the git directory.
+        for runs_in in work_trees.iter().map(PathBuf::as_path).chain([at]) {
+            self.guard_what_it_leads_to(&settings, runs_in)?;
+        }
         if !self.relaxed.allows(HOOKS) {
-            for entry in entries.iter().filter(|entry| entry.is("core", "hookspath")) {
-                if let Some(path) = self.inside(work_tree.unwrap_or(at), Path::new(&entry.value)) {
-                    self.present(path)?;
-                }
-            }
             self.required(at.join("hooks"), Make::Directory)?;
         }
         if !self.relaxed.allows(CONFIG) {
@@ -160,13 +168,62 @@ impl<'a> Repositories<'a> {
     fn configuration(&mut self, at: &Path, entries: &[Entry]) -> Result<(), Unguardable> {
         self.required(at.join(COMMON), Make::File(".\n"))?;
         self.required(at.join("config"), Make::File(""))?;
-        for entry in entries.iter().filter(|entry| is_include(entry)) {
-            if let Some(path) = self.inside(at, Path::new(&entry.value)) {
-                self.present(path)?;
-            }
-        }
         self.of_work_tree(at, entries)?;
         self.present(at.join("info/attributes"))
+    }
+
+    /// Of a repository, with those of the users.
+    fn settings(&self, files: &[PathBuf]) -> Result<Settings, Unguardable> {
+        let files: Vec<_> = files.iter().map(|file| self.at_host.join(file)).collect();
+        let mut settings =
+            Settings::read(&files, self.users.homes, |path| match in_mount(self.at_host, path) {
+                Some(below) => self.text(&below),
+                None => settings::on_host(path),
+            })?;
+        let Settings { entries, included } = &self.users.settings;
+        settings.entries.extend(entries.iter().cloned());
+        settings.included.extend(included.iter().cloned());
+        Ok(settings)
+    }
+
+    /// Files that are included, hooks, and files that commands name, which are run in the directory `runs_in`. What git
+    /// includes or runs if it is there is made, empty: who made it would choose what git runs.
+    fn guard_what_it_leads_to(&mut self, settings: &Settings, runs_in: &Path) -> Result<(), Unguardable> {
+        let at_host = self.at_host;
+        let here = at_host.join(runs_in);
+        if !self.relaxed.allows(HOOKS) {
+            for entry in settings.entries.iter().filter(|entry| entry.is("core", "hookspath")) {
+                for path in located(&entry.value, &here, self.users.homes) {
+                    match in_mount(at_host, &path) {
+                        Some(path) => self.required(path, Make::Directory)?,
+                        None if settings::real(&path).is_some_and(|path| at_host.starts_with(path)) => {
+                            return Err(Unguardable::AllHooks(path));
+                        }
+                        None => {}
+                    }
+                }
+            }
+        }
+        if self.relaxed.allows(CONFIG) {
+            return Ok(());
+        }
+        for path in settings.included.iter().filter_map(|path| in_mount(at_host, path)) {
+            self.required(path, Make::File(""))?;
+        }
+        let paths = |entry: &&Entry| {
+            settings::is_include(entry) || entry.is("core", "hookspath") || entry.is("core", "worktree")
+        };
+        for entry in settings.entries.iter().filter(|entry| runs(entry) && !paths(entry)) {
+            for path in words(&entry.value).flat_map(|word| located(word, &here, self.users.homes)) {
+                match in_mount(at_host, &path) {
+                    Some(path) if matches!(self.kind(&path)?, Some(Kind::File | Kind::Program)) => {
+                        self.plan.guard(path);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A main or a linked work tree's own configuration.
@@ -220,6 +277,8 @@ impl<'a> Repositories<'a> {
             let text = self.text(&linked.join("gitdir"))?;
             let git = self.inside(&linked, Path::new(OsStr::from_bytes(text.trim_ascii())));
             if let Some(work_tree) = git.as_deref().and_then(Path::parent).map(Path::to_owned) {
+                let settings = self.settings(&[at.join("config"), linked.join("config.worktree")])?;
+                self.guard_what_it_leads_to(&settings, &work_tree)?;
                 self.submodules(&linked, &work_tree, entries)?;
                 self.work_tree(work_tree);
             }
@@ -340,10 +399,6 @@ pub(super) fn is_git_directory(folder: &Folder, at: &Path) -> io::Result<bool> {
 pub(super) fn passes_for_one(folder: &Folder, at: &Path) -> io::Result<bool> {
     Ok(is_git_directory(folder, at)?
         || (folder.kind(&at.join("HEAD"))?.is_some() && folder.kind(&at.join(COMMON))?.is_some()))
-}
-
-pub(super) fn is_include(entry: &Entry) -> bool {
-    entry.is("include", "path") || entry.is("includeif", "path")
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use understudy_control::Refusal;
 use understudy_control::annotation::WORKSPACE;
 
 use super::folder::Folder;
-use super::plan::{Plan, Unguardable};
+use super::plan::{Plan, Unguardable, Users};
 use super::protected::Relaxed;
 use crate::mounted::{Mounts, Place};
 
@@ -54,15 +54,18 @@ pub(crate) struct Guards {
 }
 
 /// `own` are Podman's directories for the container, `volumes` is where its volumes are, which are nobody's work trees.
-/// Makes in a repository what must be there to be guarded.
+/// `homes` are those of whom the configuration of git's is, besides the repositories' own. Makes in a repository what must
+/// be there to be guarded.
 pub(crate) fn guards(
     mounts: &[Mount],
     own: &[PathBuf],
     volumes: &Path,
     relaxed: &Relaxed,
+    homes: &[PathBuf],
 ) -> Result<Guards, Refusal> {
     let mut guards = Guards::default();
     let mut host = None;
+    let mut users = None;
     for (within, mount) in mounts.iter().enumerate() {
         if let Some(part) = writable(mount).and_then(part_of_git).filter(|_| !relaxed.everything()) {
             return Err(part);
@@ -86,7 +89,11 @@ pub(crate) fn guards(
         if volumes.is_some_and(|volumes| place.lies_in(&volumes)) {
             continue;
         }
-        let plan = planned(&real, relaxed)?;
+        let users = match &users {
+            Some(users) => users,
+            None => users.insert(Users::at(homes).map_err(|error| unguardable(&error))?),
+        };
+        let plan = planned(&real, relaxed, users)?;
         note(&mut guards.notes, mount, &plan);
         let pinned = plan.pinned.iter().map(|path| (path, false));
         // Sorted, what contains comes before what is contained.
@@ -138,9 +145,9 @@ fn writable(mount: &Mount) -> Option<&Path> {
     mount.source().as_deref().filter(|_| bound && !has(&["ro", "rro"]))
 }
 
-fn planned(real: &Path, relaxed: &Relaxed) -> Result<Plan, Refusal> {
+fn planned(real: &Path, relaxed: &Relaxed, users: &Users<'_>) -> Result<Plan, Refusal> {
     let folder = Folder::open(real).map_err(|error| unexamined(real, &error))?;
-    let plan = Plan::of(&folder, real, relaxed).map_err(|error| unguardable(&error))?;
+    let plan = Plan::of(&folder, real, relaxed, users).map_err(|error| unguardable(&error))?;
     for (path, what) in &plan.to_make {
         match folder.make(path, *what) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -194,6 +201,9 @@ fn unguardable(error: &Unguardable) -> Refusal {
         Unguardable::CommonDirectory(path) => {
             format!("look at what it names; if you did not put it there, remove {}", path.display())
         }
+        Unguardable::AllHooks(_) => {
+            format!("give hooks a directory of their own, or add --annotation {WORKSPACE}=git-hooks")
+        }
         Unguardable::TooMany => {
             format!(
                 "mount one project; or let the container write them: --annotation {WORKSPACE}=NAME (off: all)"
@@ -231,7 +241,7 @@ mod tests {
     }
 
     fn guarded(mounts: &[Mount], volumes: &Path) -> Guards {
-        guards(mounts, &[PathBuf::from("/own")], volumes, &Relaxed::default()).unwrap()
+        guards(mounts, &[PathBuf::from("/own")], volumes, &Relaxed::default(), &[]).unwrap()
     }
 
     #[test]
@@ -284,7 +294,7 @@ mod tests {
             let source = project.path().join(path);
             let mounts =
                 [mount(json!({"destination": "/x", "type": "bind", "source": source, "options": [how]}))];
-            guards(&mounts, &[], Path::new("/nonexistent"), &Relaxed::default())
+            guards(&mounts, &[], Path::new("/nonexistent"), &Relaxed::default(), &[])
         };
         for path in [".git/hooks", ".git/config", ".git/refs"] {
             assert!(tried(path, "rw").unwrap_err().remedy.contains("mount the work tree"), "{path}");
@@ -300,7 +310,7 @@ mod tests {
         std::os::unix::fs::symlink("/etc", project.path().join(".git/hooks")).unwrap();
         let mounts = [mount(json!({"destination": "/w", "type": "bind", "source": project.path()}))];
         let refused = |relaxed: &str| {
-            guards(&mounts, &[], Path::new("/nonexistent"), &Relaxed::asked(Some(relaxed)).unwrap())
+            guards(&mounts, &[], Path::new("/nonexistent"), &Relaxed::asked(Some(relaxed)).unwrap(), &[])
         };
         let refusal = refused("").unwrap_err();
         assert!(refusal.reason.contains("symbolic link") && refusal.remedy.contains("understudy.workspace"));

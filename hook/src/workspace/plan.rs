@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use super::folder::{Folder, Kind, Make};
 use super::git::Repositories;
 use super::protected::{ALL, Relaxed, matches};
+use super::settings::Settings;
 
 /// How deep repositories are looked for, and among how many names: a start takes milliseconds.
 const DEEPEST: usize = 3;
@@ -36,16 +37,36 @@ pub(crate) enum Unguardable {
     Link(PathBuf),
     #[error("it has too many repositories")]
     TooMany,
+    #[error("core.hooksPath is {0}: all that lies in there is a hook")]
+    AllHooks(PathBuf),
     #[error("{0} makes git read another repository's configuration than its own")]
     CommonDirectory(PathBuf),
     #[error("{0} cannot be examined: {1}")]
     Io(PathBuf, io::Error),
 }
 
+/// Who runs git on the host, as far as it is known.
+#[derive(Debug)]
+pub(crate) struct Users<'a> {
+    pub(crate) homes: &'a [PathBuf],
+    pub(crate) settings: Settings,
+}
+
+impl<'a> Users<'a> {
+    pub(crate) fn at(homes: &'a [PathBuf]) -> Result<Self, Unguardable> {
+        Ok(Self { homes, settings: Settings::of_users(homes)? })
+    }
+}
+
 impl Plan {
     /// `at_host` is the path of `folder` without links.
-    pub(crate) fn of(folder: &Folder, at_host: &Path, relaxed: &Relaxed) -> Result<Self, Unguardable> {
-        let git = Repositories::new(folder, at_host, relaxed);
+    pub(crate) fn of(
+        folder: &Folder,
+        at_host: &Path,
+        relaxed: &Relaxed,
+        users: &Users<'_>,
+    ) -> Result<Self, Unguardable> {
+        let git = Repositories::new(folder, at_host, relaxed, users);
         let mut search = Search { folder, at_host, relaxed, git, left: MOST_NAMES };
         if !relaxed.everything() {
             let top = PathBuf::new();
@@ -223,7 +244,8 @@ mod tests {
 
     fn planned(tree: &tempfile::TempDir, relaxed: &str) -> Result<Plan, Unguardable> {
         let folder = Folder::open(tree.path()).unwrap();
-        Plan::of(&folder, tree.path(), &Relaxed::asked(Some(relaxed)).unwrap())
+        let homes = [tree.path().join("home")];
+        Plan::of(&folder, tree.path(), &Relaxed::asked(Some(relaxed)).unwrap(), &Users::at(&homes).unwrap())
     }
 
     fn paths(all: &BTreeSet<PathBuf>) -> Vec<&str> {
@@ -332,7 +354,9 @@ mod tests {
         assert_eq!(paths(&plan.read_only), ["a/b/.git/commondir", "a/b/.git/config", "a/b/.git/hooks"]);
         assert_eq!(paths(&plan.pinned), ["a", "a/b", "a/b/.git"]);
         let folder = Folder::open(&tree.path().join("a/b/.git")).unwrap();
-        let bare = Plan::of(&folder, &tree.path().join("a/b/.git"), &Relaxed::default()).unwrap();
+        let bare =
+            Plan::of(&folder, &tree.path().join("a/b/.git"), &Relaxed::default(), &Users::at(&[]).unwrap())
+                .unwrap();
         assert_eq!((paths(&bare.read_only), bare.pinned.len()), (vec!["commondir", "config", "hooks"], 0));
     }
 

@@ -8,56 +8,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
-use super::config::{self, Entry};
+use super::config;
 use super::folder::{Folder, Kind};
 use super::git;
-use super::protected::matches;
+use super::run::runs;
 
 /// Names at the most: beyond them the answer would be none.
 const MOST_NAMES: usize = 4_000_000;
 const DEEPEST: usize = 128;
-
-/// Assignments by which git runs a program, or reads a configuration from elsewhere: section, key (git-config(1)). A `*`
-/// stands for anything.
-const RUN: [(&str, &str); 37] = [
-    ("core", "fsmonitor"),
-    ("core", "hookspath"),
-    ("core", "sshcommand"),
-    ("core", "gitproxy"),
-    ("core", "editor"),
-    ("core", "pager"),
-    ("core", "askpass"),
-    ("core", "alternaterefscommand"),
-    ("core", "worktree"),
-    ("sequence", "editor"),
-    ("filter", "clean"),
-    ("filter", "smudge"),
-    ("filter", "process"),
-    ("diff", "external"),
-    ("diff", "command"),
-    ("diff", "textconv"),
-    ("merge", "driver"),
-    ("mergetool", "*"),
-    ("difftool", "*"),
-    ("interactive", "difffilter"),
-    ("credential", "helper"),
-    ("gpg", "program"),
-    ("gpg", "defaultkeycommand"),
-    ("remote", "uploadpack"),
-    ("remote", "receivepack"),
-    ("remote", "vcs"),
-    ("uploadpack", "packobjectshook"),
-    ("protocol", "allow"),
-    ("include", "path"),
-    ("includeif", "path"),
-    ("trailer", "command"),
-    ("trailer", "cmd"),
-    ("hook", "command"),
-    ("browser", "*"),
-    ("man", "*"),
-    ("sendemail", "*cmd"),
-    ("init", "templatedir"),
-];
 
 /// Keys by whose value editors and agents run something on the host, as they are written in JSON: file, key, what it does.
 const ORDERS: [(&str, &str, &str); 9] = [
@@ -292,19 +250,6 @@ impl Scan<'_> {
             }
         }
     }
-}
-
-fn runs(entry: &Entry) -> bool {
-    let Entry { section, key, value, .. } = entry;
-    // `git lfs install` writes these into many repositories.
-    let lfs = section == "filter" && entry.subsection == "lfs" && value.starts_with("git-lfs ");
-    // git's own monitor is no other program.
-    let own_monitor = key == "fsmonitor" && ["true", "false"].contains(&value.as_str());
-    let listed = RUN.iter().any(|(run, pattern)| section == run && matches(pattern, OsStr::new(key)));
-    let command =
-        ["alias", "pager"].contains(&section.as_str()) && (section == "pager" || value.starts_with('!'));
-    let update = section == "submodule" && key == "update" && value.starts_with('!');
-    (listed && !lfs && !own_monitor) || command || update
 }
 
 #[cfg(test)]

@@ -14,13 +14,15 @@ mod upstream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use russh::ChannelMsg;
+use russh::{ChannelMsg, Disconnect};
 use tokio::time::timeout;
 use understudy_policies::HostName;
 
 use self::command::Command;
 use self::cut::Cut;
 use self::door::{Door, Guest};
+use self::pump::Bounds;
+use self::upstream::Login;
 use super::line::{Fault, Line};
 use super::relay::Passed;
 use crate::container::Container;
@@ -83,8 +85,14 @@ impl Ssh {
             return Err(Fault::new(Reason::Timeout, "no login in time"));
         };
         let Some(mut guest) = guest else {
+            let fault = seen.take();
+            if let Some(fault) = &fault {
+                // Nobody hears it, if it was the client that went.
+                let (why, said) = (Disconnect::NoMoreAuthMethodsAvailable, fault.message());
+                drop(handle.disconnect(why, said, String::new()).await);
+            }
             let ended = timeout(FAREWELL, running).await;
-            return Err(seen.take().unwrap_or_else(|| without_a_session(ended.unwrap_or(Ok(())))));
+            return Err(fault.unwrap_or_else(|| without_a_session(ended.unwrap_or(Ok(())))));
         };
         line.entry(|entry| entry.secrets = vec![guest.secret.clone()]);
         let passed = Passed::new(container);
@@ -121,16 +129,26 @@ async fn session(
     line.entry(|entry| entry.rule = Some(permit.rule().to_owned()));
     within_limits(container).map_err(Fault::of)?;
     within_rate(container, &permit).map_err(Fault::of)?;
+    // Since it logged in, it may have been withdrawn.
+    still_granted(container, &guest.secret)?;
     let vault = gateway.vault().current();
     let mut upstream = upstream::connect(gateway, &vault, &permit, &guest.secret, &command, version).await?;
     line.passes(permit.rule(), passed);
-    let secret = guest.secret.clone();
+    let (secret, login) = (guest.secret.clone(), upstream.login.clone());
+    let bounds = Bounds { up: permit.given().max_body, idle: IDLE };
     tokio::select! {
         // Asked first: nothing passes of what is not allowed any more.
         biased;
-        fault = withdrawn(container, host, port, &command, &secret) => Err(fault),
-        result = pump::pump(guest, &mut upstream, passed, IDLE) => result,
+        fault = withdrawn(container, gateway, &command, &secret, &login) => Err(fault),
+        result = pump::pump(guest, &mut upstream, passed, bounds) => result,
     }
+}
+
+fn still_granted(container: &Container, secret: &str) -> Result<(), Fault> {
+    if container.rights().grants.contains(secret) {
+        return Ok(());
+    }
+    Err(Fault::new(Reason::CredentialNotGranted, &format!("secret `{secret}` was withdrawn")))
 }
 
 fn without_a_session(ended: Result<(), russh::Error>) -> Fault {
@@ -200,24 +218,27 @@ fn is_version(value: &str) -> bool {
     matches!(value, "version=0" | "version=1" | "version=2")
 }
 
-/// Returns once policy, its limits or grants do not allow it any more.
+/// Returns once policy, its limits, grants or what is declared of the secret do not allow it any more.
 async fn withdrawn(
     container: &Container,
-    host: &HostName,
-    port: u16,
+    gateway: &Gateway,
     command: &Command,
     secret: &str,
+    login: &Login,
 ) -> Fault {
     let mut changing = container.changing();
     loop {
         if let Some(denial) = ended(container) {
             return Fault::of(denial);
         }
-        if !container.rights().grants.contains(secret) {
-            return Fault::new(Reason::CredentialNotGranted, &format!("secret `{secret}` was withdrawn"));
+        if let Err(fault) = still_granted(container, secret) {
+            return fault;
         }
-        if let Err(denial) = decide_git(&container.rights().policy, host, port, command) {
+        if let Err(denial) = decide_git(&container.rights().policy, &login.host, login.port, command) {
             return Fault::changed(denial);
+        }
+        if let Err(fault) = login.still_declared(&gateway.vault().current(), secret) {
+            return fault;
         }
         if changing.changed().await.is_err() {
             return Fault::new(Reason::Revoked, "");

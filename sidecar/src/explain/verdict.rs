@@ -106,7 +106,7 @@ fn of_git(
     let no = |reason, remedy| Denial { reason, policy: set.label().to_owned(), rule: None, remedy };
     match admission {
         Some(Admission::Closed(why)) => return Err(no(Reason::CredentialNotGranted, why)),
-        Some(Admission::As(own)) if user.is_some_and(|user| user != own) => {
+        Some(Admission::As(own)) if user.is_some_and(|user| !own.iter().any(|own| own == user)) => {
             return Err(no(Reason::CredentialRestricted, another_user(&own)));
         }
         _ => {}
@@ -374,7 +374,7 @@ mod tests {
     fn keyed(host: &HostName, port: u16) -> Option<Doors> {
         let none = Doors::none();
         Some(match (host.as_str(), port) {
-            ("git.example", 22) => Doors { ssh: Admission::As("git".to_owned()), ..none },
+            ("git.example", 22) => Doors { ssh: Admission::As(vec!["git".to_owned()]), ..none },
             ("closed.example", 22) => {
                 Doors { ssh: Admission::Closed("it was not given it".to_owned()), ..none }
             }

@@ -16,22 +16,26 @@ use crate::world::{HOST, TO_HOST, World};
 
 /// Whether the audit line of it tells of the same decision, the same reason and the same rule.
 pub(crate) fn agrees(world: &World, url: &str, method: Option<&str>, line: &serde_json::Value) {
+    let said = explained(world, url, method);
+    let decision = if line["decision"] == "allowed" { "allowed" } else { "refused" };
+    assert_eq!(
+        (&said["decision"], &said["reason"]),
+        (&decision.into(), &line["reason"]),
+        "{url}: {said}\n{line}"
+    );
+    if decision == "allowed" {
+        assert_eq!(said["rule"], line["rule"], "{url}: {line}");
+    }
+}
+
+pub(crate) fn explained(world: &World, url: &str, method: Option<&str>) -> serde_json::Value {
     let rights = world.container.rights();
     let vault = world.vault.current();
     let asked = Asked::parse(url, method).unwrap();
     let told = explain(&rights.policy, Mode::Deny, &asked, &|host, port| {
         Some(Doors::of(&vault, &rights.grants, host, port))
     });
-    let decision = if line["decision"] == "allowed" { "allowed" } else { "refused" };
-    let said = serde_json::to_value(&told).unwrap();
-    assert_eq!(
-        (&said["decision"], &said["reason"]),
-        (&decision.into(), &line["reason"]),
-        "{url}: {told:?}\n{line}"
-    );
-    if decision == "allowed" {
-        assert_eq!(said["rule"], line["rule"], "{url}: {line}");
-    }
+    serde_json::to_value(&told).unwrap()
 }
 
 #[tokio::test]

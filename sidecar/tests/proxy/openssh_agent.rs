@@ -1,6 +1,6 @@
 //! A real key that a real `ssh-agent` keeps: `git` as a container has it, and a real `sshd` as the server.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -147,8 +147,10 @@ async fn what_an_agent_does_not_sign_is_refused_in_words_until_it_does() {
     let answer = std::thread::spawn(move || {
         for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b""] {
             let (mut stream, _) = listener.accept().unwrap();
+            // What is asked is read first, or asking could fail in its place.
+            assert_ne!(stream.read(&mut [0; 1024]).unwrap(), 0);
             stream.write_all(answer).unwrap();
-            std::thread::sleep(Duration::from_secs(if answer.is_empty() { 4 } else { 0 }));
+            drop(stream.read_to_end(&mut Vec::new()));
         }
     });
     refused(&format!("what answers at {shown} is no ssh-agent")).await;

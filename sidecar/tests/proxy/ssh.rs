@@ -14,8 +14,8 @@ use understudy::credentials::{Grants, Rights};
 use understudy::proxy::Limits;
 use understudy_policies::{Policy, PolicySet};
 
-use crate::explained::agrees;
-use crate::world::{HOST, Options, TO_HOST, World};
+use crate::explained::{agrees, explained};
+use crate::world::{HOST, Options, TO_HOST, World, declared, vault_of};
 
 const RULES: &str = "[[allow]]\nhost = \"api.example.com\"\nport = 22\ngit = \"read\"\nrepos = [\"org/read\"]\n\
                      [[allow]]\nhost = \"api.example.com\"\nport = 22\ngit = \"write\"\nrepos = [\"org/write\"]\n";
@@ -27,6 +27,8 @@ fn key(seed: u8) -> PrivateKey {
 const REAL: u8 = 1;
 const HOST_KEY: u8 = 2;
 const OTHER: u8 = 3;
+/// The real key of a second secret.
+const SECOND: u8 = 4;
 
 /// What the server was asked.
 #[derive(Default)]
@@ -34,6 +36,8 @@ struct Seen {
     users: Vec<String>,
     commands: Vec<String>,
     env: Vec<(String, String)>,
+    /// Channels that it asked the sidecar for, and how many of them it got.
+    channels: (usize, usize),
 }
 
 /// Lets the real key in, and sends back what it gets until that ends.
@@ -99,6 +103,8 @@ impl server::Handler for Server {
                     }
                     ChannelMsg::Data { data } => channel.data_bytes(data).await.unwrap(),
                     ChannelMsg::Eof => {
+                        let channels = ask_for_channels(&handle).await;
+                        seen.lock().unwrap().channels = channels;
                         channel.eof().await.unwrap();
                         channel.exit_status(7).await.unwrap();
                         channel.close().await.unwrap();
@@ -115,11 +121,25 @@ impl server::Handler for Server {
     }
 }
 
-/// Trusts the sidecar's host key alone, and keeps what is said before a login.
+/// Of each kind that a client may be asked for.
+async fn ask_for_channels(handle: &server::Handle) -> (usize, usize) {
+    let answers = [
+        handle.channel_open_session().await.is_ok(),
+        handle.channel_open_agent().await.is_ok(),
+        handle.channel_open_x11("127.0.0.1", 1).await.is_ok(),
+        handle.channel_open_direct_tcpip("127.0.0.1", 1, "127.0.0.1", 1).await.is_ok(),
+        handle.channel_open_forwarded_tcpip("127.0.0.1", 1, "127.0.0.1", 1).await.is_ok(),
+        handle.channel_open_forwarded_streamlocal("/run/x").await.is_ok(),
+    ];
+    (answers.len(), answers.into_iter().filter(|opened| *opened).count())
+}
+
+/// Trusts the sidecar's host key alone, and keeps what is said before a login, and at the end.
 #[derive(Clone)]
 struct Agent {
     host_key: russh::keys::PublicKey,
     banner: Arc<Mutex<String>>,
+    farewell: Arc<Mutex<String>>,
 }
 
 impl client::Handler for Agent {
@@ -132,6 +152,16 @@ impl client::Handler for Agent {
 
     async fn auth_banner(&mut self, banner: &str, _: &mut client::Session) -> Result<(), russh::Error> {
         self.banner.lock().unwrap().push_str(banner);
+        Ok(())
+    }
+
+    async fn disconnected(
+        &mut self,
+        reason: client::DisconnectReason<russh::Error>,
+    ) -> Result<(), russh::Error> {
+        if let client::DisconnectReason::ReceivedDisconnect(said) = reason {
+            self.farewell.lock().unwrap().push_str(&said.message);
+        }
         Ok(())
     }
 }
@@ -178,9 +208,24 @@ impl Bed {
     }
 
     fn stand_in(&self) -> PrivateKey {
+        self.stand_in_of("provider")
+    }
+
+    fn stand_in_of(&self, secret: &str) -> PrivateKey {
         let vault = self.world.vault.current();
-        let pem = vault.secret("provider").unwrap().ssh_key().unwrap().stand_in_pem().to_owned();
+        let pem = vault.secret(secret).unwrap().ssh_key().unwrap().stand_in_pem().to_owned();
         PrivateKey::from_openssh(pem).unwrap()
+    }
+
+    /// What is declared changes, and the container has these grants.
+    fn reload(&self, declared: &str, grants: &[&str]) {
+        let value = key(REAL).to_openssh(LineEnding::LF).unwrap().to_string();
+        let second = key(SECOND).to_openssh(LineEnding::LF).unwrap().to_string();
+        let vault = Arc::new(vault_of(&[&value, &second], declared));
+        self.world.vault.replace(Arc::clone(&vault));
+        let policy = Arc::clone(&self.world.container.rights().policy);
+        let grants = Arc::new(grants.iter().map(|name| (*name).to_owned()).collect::<Grants>());
+        self.world.container.set_rights(Rights::new(policy, grants, &vault));
     }
 
     async fn stream(&self) -> TcpStream {
@@ -193,7 +238,7 @@ impl Bed {
 
     async fn connect_over(&self, stream: TcpStream) -> (client::Handle<Agent>, Agent) {
         let host_key = self.world.vault.current().ssh_host_key().unwrap().public().clone();
-        let agent = Agent { host_key, banner: Arc::default() };
+        let agent = Agent { host_key, banner: Arc::default(), farewell: Arc::default() };
         let config = Arc::new(client::Config::default());
         (client::connect_stream(config, stream, agent.clone()).await.unwrap(), agent)
     }
@@ -267,6 +312,8 @@ async fn a_command_of_gits_runs_with_the_real_key_and_its_ends_are_passed_on() {
             (&["git".to_owned()][..], &["git-upload-pack 'org/read.git'".to_owned()][..])
         );
         assert_eq!(seen.env, [("GIT_PROTOCOL".to_owned(), "version=2".to_owned())]);
+        // Whatever channel the server asks for in turn, it gets none.
+        assert_eq!(seen.channels, (6, 0));
     }
     let line = bed.line().await;
     for (field, value) in [
@@ -345,9 +392,21 @@ async fn only_the_stand_in_logs_in_and_only_as_the_declared_user() {
     ] {
         let bed = Bed::new().await;
         let offered = offered.map_or_else(|| bed.stand_in(), key);
-        let (handle, let_in, _) = bed.login(user, offered).await;
-        assert!(!let_in);
-        drop(handle);
+        let (mut handle, agent) = bed.connect().await;
+        let offered = PrivateKeyWithHashAlg::new(Arc::new(offered), None);
+        let let_in = handle.authenticate_publickey(user, offered).await;
+        assert!(!let_in.is_ok_and(|result| result.success()));
+        if user == "root" {
+            // Nothing lets it in: that is said, as nothing else tells its user.
+            tokio::time::timeout(Duration::from_secs(10), handle).await.unwrap().unwrap();
+            let farewell = agent.farewell.lock().unwrap().clone();
+            assert!(
+                farewell.starts_with("understudy: credential-restricted: ") && farewell.contains("git@HOST"),
+                "{farewell}"
+            );
+        } else {
+            drop(handle);
+        }
         let line = bed.line().await;
         assert_eq!((&line["decision"], &line["reason"]), (&"denied".into(), &reason.into()), "{line}");
         // A key that is foreign is nobody's.
@@ -410,6 +469,114 @@ async fn a_revocation_and_a_change_of_policy_end_it() {
         let line = bed.line().await;
         assert_eq!(line["decision"], "terminated", "{line}");
         assert_eq!(line["reason"], if revoked { "revoked" } else { "host-not-allowed" }, "{line}");
+    }
+}
+
+/// A secret of that name, for these hosts, and what else is declared of it. `provider` has the first value.
+fn declared_as(name: &str, hosts: &str, rest: &str) -> String {
+    let host_key = key(HOST_KEY).public_key().to_openssh().unwrap();
+    declared(&format!(
+        "kind = \"ssh-key\"\nhosts = [\"{hosts}\"]\nhost-keys = \"{}\"\n{rest}",
+        host_key.trim()
+    ))
+    .replace("[provider]", &format!("[{name}]"))
+    .replace("secrets/provider", if name == "provider" { "secrets/provider" } else { "secrets/second" })
+}
+
+#[tokio::test]
+async fn a_stand_in_for_another_server_does_not_log_in_here() {
+    let bed = Bed::new().await;
+    let text = declared_as("provider", HOST, "") + &declared_as("elsewhere", "other.example.com", "");
+    bed.reload(&text, &["provider", "elsewhere"]);
+    let (handle, let_in, _) = bed.login("git", bed.stand_in_of("elsewhere")).await;
+    assert!(!let_in);
+    drop(handle);
+    let line = bed.line().await;
+    assert_eq!(line["reason"], "credential-misdirected", "{line}");
+    assert_eq!(line["secrets"], serde_json::json!(["elsewhere"]), "{line}");
+    assert!(bed.server.0.lock().unwrap().users.is_empty());
+}
+
+#[tokio::test]
+async fn each_key_of_a_server_logs_in_as_its_own_user() {
+    let bed = Bed::new().await;
+    let text = declared_as("provider", HOST, "") + &declared_as("deploy", HOST, "user = \"deploy\"");
+    bed.reload(&text, &["provider", "deploy"]);
+    for (secret, user, let_in) in [
+        ("provider", "git", true),
+        ("deploy", "deploy", true),
+        ("provider", "deploy", false),
+        ("deploy", "git", false),
+    ] {
+        let (_handle, is_let_in, _) = bed.login(user, bed.stand_in_of(secret)).await;
+        assert_eq!(is_let_in, let_in, "{secret} as {user}");
+    }
+    // One that does not fit is no reason to turn away the one that does.
+    let (mut handle, _) = bed.connect().await;
+    for (secret, let_in) in [("deploy", false), ("provider", true)] {
+        let offered = PrivateKeyWithHashAlg::new(Arc::new(bed.stand_in_of(secret)), None);
+        assert_eq!(handle.authenticate_publickey("git", offered).await.unwrap().success(), let_in);
+    }
+    for (user, reason) in [("git", None), ("deploy", None), ("root", Some("credential-restricted"))] {
+        let said = explained(&bed.world, &format!("{user}@{HOST}:org/read"), None);
+        assert_eq!(said["reason"].as_str(), reason, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_command_stands_on_is_looked_at_before_it_and_as_long_as_it_runs() {
+    let (own, away) = (declared_as("provider", HOST, ""), declared_as("provider", "other.example.com", ""));
+    let other_user = declared_as("provider", HOST, "user = \"deploy\"");
+    let other_key = own.replace(
+        key(HOST_KEY).public_key().to_openssh().unwrap().trim(),
+        key(OTHER).public_key().to_openssh().unwrap().trim(),
+    );
+    for (now, grants, reason) in [
+        (&own, &[][..], "credential-not-granted"),
+        (&away, &["provider"], "credential-misdirected"),
+        (&other_user, &["provider"], "credential-restricted"),
+        (&other_key, &["provider"], "credential-restricted"),
+    ] {
+        let bed = Bed::new().await;
+        let (_handle, mut channel) = bed.session().await;
+        channel.exec(true, "git-upload-pack 'org/read'").await.unwrap();
+        channel.data_bytes("x").await.unwrap();
+        while !matches!(channel.wait().await, Some(ChannelMsg::Data { .. })) {}
+        // The same again changes nothing.
+        bed.reload(&own, &["provider"]);
+        channel.data_bytes("x").await.unwrap();
+        while !matches!(channel.wait().await, Some(ChannelMsg::Data { .. })) {}
+        bed.reload(now, grants);
+        let ended = async { while channel.wait().await.is_some() {} };
+        tokio::time::timeout(Duration::from_secs(10), ended).await.expect("it goes on");
+        let line = bed.line().await;
+        assert_eq!((&line["decision"], &line["reason"]), (&"terminated".into(), &reason.into()), "{line}");
+    }
+    // Logged in, and then withdrawn: the server hears nothing of it.
+    let bed = Bed::new().await;
+    let (_handle, channel) = bed.session().await;
+    bed.reload(&own, &[]);
+    channel.exec(true, "git-upload-pack 'org/read'").await.unwrap();
+    let ended = finish(channel, b"").await;
+    assert!(ended.err.starts_with("understudy: credential-not-granted: "), "{ended:?}");
+    assert!(bed.server.0.lock().unwrap().users.is_empty());
+}
+
+#[tokio::test]
+async fn a_push_is_as_long_as_its_rule_says() {
+    let rules = "[[allow]]\nhost = \"api.example.com\"\nport = 22\ngit = \"write\"\nmax-body = \"100K\"\n";
+    for (length, reason) in [(100 << 10, None), ((100 << 10) + 1, Some("body-too-large"))] {
+        let bed = Bed::with(HOST_KEY, rules, Limits::default()).await;
+        let ended = bed.run("git-receive-pack 'org/write'", &vec![7; length]).await;
+        let line = bed.line().await;
+        assert_eq!(line["reason"].as_str(), reason, "{line}");
+        match reason {
+            None => assert_eq!((ended.status, ended.out.len()), (Some(7), length)),
+            Some(reason) => {
+                assert!(ended.err.contains(&format!("understudy: {reason}: ")), "{ended:?}");
+                assert!(line["bytes-up"].as_u64().unwrap() <= 100 << 10, "{line}");
+            }
+        }
     }
 }
 

@@ -380,12 +380,17 @@ pub(crate) fn declared(provider: &str) -> String {
 
 /// What a reload finds when the file of the value holds another one.
 pub(crate) fn vault(value: &str, declared: &str) -> Vault {
+    vault_of(&[value, SECOND], declared)
+}
+
+/// The same with the value of a file `second` beside it.
+pub(crate) fn vault_of([value, second]: &[&str; 2], declared: &str) -> Vault {
     let catalogue = Arc::new(Catalogue::new([("acme.toml".to_owned(), ACME.to_owned())]).unwrap());
     let declared = declaration::parse("secrets.toml", declared, &catalogue).unwrap();
     let key = InstallationKey::from_bytes(&[7; 32]);
     let read = |source: &Source| match source {
-        Source::File(path) if path.ends_with("second") => Ok(Zeroizing::new(SECOND.into())),
-        _ => Ok(Zeroizing::new(value.into())),
+        Source::File(path) if path.ends_with("second") => Ok(Zeroizing::new((*second).into())),
+        _ => Ok(Zeroizing::new((*value).into())),
     };
     let vault = Vault::new(declared, catalogue, &key, read).unwrap();
     let expected = |secret: &Secret| {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::folder::{Folder, Make};
-use super::super::plan::{Plan, Unguardable};
+use super::super::plan::{Plan, Unguardable, Users};
 use super::super::protected::Relaxed;
 
 struct Tree(tempfile::TempDir);
@@ -36,7 +36,8 @@ impl Tree {
     /// Of the directory `at` of it.
     fn tried(&self, at: &str) -> Result<Plan, Unguardable> {
         let at = self.path().join(at);
-        Plan::of(&Folder::open(&at).unwrap(), &at, &Relaxed::default())
+        let homes = [self.path().join("home")];
+        Plan::of(&Folder::open(&at).unwrap(), &at, &Relaxed::default(), &Users::at(&homes)?)
     }
 
     fn plan(&self, at: &str) -> Plan {
@@ -154,13 +155,13 @@ fn a_worktrees_own_configuration_is_made_where_git_reads_it() {
     tree.run(
         "git -C work worktree add -q ../linked && git -C work/vendor/lib worktree add -q ../../../other",
     );
-    let made = |plan: Plan| -> Vec<PathBuf> {
-        let own = plan.to_make.into_iter().filter(|(path, _)| path.ends_with("config.worktree"));
-        own.map(|(path, what)| (path, assert_eq!(what, Make::File(""))).0).collect()
+    let own = |plan: Plan| -> Vec<PathBuf> {
+        let all = plan.to_make.into_iter().filter(|(path, _)| path.ends_with("config.worktree"));
+        all.map(|(path, what)| (path, assert_eq!(what, Make::File(""))).0).collect()
     };
-    assert_eq!(made(tree.plan("work")), Vec::<PathBuf>::new());
+    assert_eq!(own(tree.plan("work")), Vec::<PathBuf>::new());
     tree.run("git -C work config extensions.worktreeConfig true");
-    let mut of_main = made(tree.plan("work"));
+    let mut of_main = own(tree.plan("work"));
     of_main.sort();
     assert_eq!(
         of_main,
@@ -169,7 +170,7 @@ fn a_worktrees_own_configuration_is_made_where_git_reads_it() {
     tree.run("git -C work config extensions.worktreeConfig false");
     tree.run("git -C work/vendor/lib config extensions.worktreeConfig true && rm -f work/.git/modules/vendor/lib/config.worktree");
     let module = Path::new(".git/modules/vendor/lib");
-    let mut of_module = made(tree.plan("work"));
+    let mut of_module = own(tree.plan("work"));
     of_module.sort();
     assert_eq!(of_module, [module.join("config.worktree"), module.join("worktrees/other/config.worktree")]);
 }
@@ -199,4 +200,103 @@ fn what_a_git_file_names_and_is_not_there_cannot_be_made() {
     let made: Vec<_> = plan.to_make.iter().map(|(path, _)| path.to_str().unwrap()).collect();
     let order: Vec<_> = made.into_iter().filter(|path| path.contains("modules")).collect();
     assert_eq!(order, [".git/modules", ".git/modules/a", ".git/modules/a/b"]);
+}
+
+/// The paths that are to be made, in order.
+fn made(plan: &Plan) -> Vec<&str> {
+    plan.to_make.iter().map(|(path, _)| path.to_str().unwrap()).collect()
+}
+
+#[test]
+fn hooks_and_includes_that_are_not_there_are_made() {
+    let tree = Tree::new(
+        "git init -q work && cd work && git config core.hooksPath .husky/_ && git config include.path ../conf/git",
+    );
+    let plan = tree.plan("work");
+    assert_guarded(&plan, &[".husky/_", ".git/.husky/_", "conf/git"]);
+    for (path, what) in
+        [(".husky/_", Make::Directory), (".husky", Make::Directory), ("conf/git", Make::File(""))]
+    {
+        assert!(plan.to_make.contains(&(path.into(), what)), "{path} in {:?}", plan.to_make);
+    }
+    // what has a file on its way cannot be made while that stays
+    tree.run("touch work/.husky");
+    let plan = tree.plan("work");
+    assert_guarded(&plan, &[".husky"]);
+    assert!(!made(&plan).contains(&".husky/_"));
+}
+
+#[test]
+fn a_submodules_hooks_are_run_in_its_work_tree_and_for_pushes_in_its_git_directory() {
+    let tree = Tree::new(SUBMODULES);
+    tree.run(
+        "git -C work/vendor/lib config core.hooksPath hk && git -C work worktree add -q ../x && mv x work/x",
+    );
+    tree.run("git -C work worktree repair x && git -C work config core.hooksPath of-main");
+    assert_guarded(
+        &tree.plan("work"),
+        &["vendor/lib/hk", ".git/modules/vendor/lib/hk", "of-main", ".git/of-main", "x/of-main"],
+    );
+}
+
+#[test]
+fn a_worktrees_own_and_included_configuration_is_followed() {
+    let tree = Tree::new(SUBMODULES);
+    tree.run(
+        "cd work && git config extensions.worktreeConfig true && git config --worktree core.hooksPath own
+         git config include.path ../../outside && printf '[core]\\nhooksPath = by-outside\\n' >../outside
+         printf '[include]\\npath = a\\n' >>../outside && printf '[include]\\npath = work/b\\n' >../a",
+    );
+    assert_guarded(&tree.plan("work"), &["own", "by-outside", "b"]);
+}
+
+#[test]
+fn what_the_users_configuration_names_in_the_mount_is_guarded() {
+    let tree = Tree::new(SUBMODULES);
+    tree.run(
+        "mkdir -p home/.config/git && ln -s ../work home/link && touch work/monitor
+         printf '[core]\\nhooksPath = .githooks\\n' >home/.gitconfig
+         printf '[includeIf \"gitdir:x\"]\\npath = ~/link/included\\n[core]\\nfsmonitor = ./monitor\\n' >home/.config/git/config",
+    );
+    let plan = tree.plan("work");
+    assert_guarded(&plan, &[".githooks", "vendor/lib/.githooks", "included", "monitor"]);
+    assert!(!plan.read_only.contains(Path::new("vendor/lib/monitor")));
+}
+
+#[test]
+fn files_that_commands_name_are_guarded_and_others_are_not() {
+    let tree = Tree::new(
+        "git init -q work && mkdir work/tools work/docs && cd work/tools && touch ssh clean.js note x y",
+    );
+    tree.run(
+        "cd work && git config core.sshCommand 'tools/ssh -v' && git config filter.f.clean 'node \"./tools/clean.js\" docs'
+         git config alias.a '!tools/x && tools/absent' && git config alias.b 'log tools/y' && git config user.name tools/note",
+    );
+    let plan = tree.plan("work");
+    assert_guarded(&plan, &["tools/ssh", "tools/clean.js", "tools/x"]);
+    for free in ["tools/y", "tools/note", "docs", "tools/absent", "tools"] {
+        assert!(!plan.read_only.contains(Path::new(free)), "{free}");
+    }
+}
+
+#[test]
+fn a_link_where_the_configuration_leads_is_refused() {
+    for configure in ["core.hooksPath hooks/x", "include.path ../hooks"] {
+        let tree = Tree::new("git init -q work && ln -s /etc work/hooks");
+        tree.run(&format!("git -C work config {configure} 2>/dev/null"));
+        let error = tree.tried("work").unwrap_err().to_string();
+        assert!(error.contains("work/hooks") && error.contains("symbolic link"), "{configure}: {error}");
+    }
+}
+
+#[test]
+fn hooks_among_all_other_files_are_refused() {
+    let tree = Tree::new("git init -q work");
+    for value in [".", "..", "/", "../work/x/.."] {
+        tree.run(&format!("git -C work config core.hooksPath {value}"));
+        let error = tree.tried("work").unwrap_err().to_string();
+        assert!(error.contains("core.hooksPath is"), "{value}: {error}");
+    }
+    tree.run("mkdir hooks && git -C work config core.hooksPath ../hooks");
+    tree.tried("work").unwrap();
 }

@@ -23,21 +23,22 @@ fn project() -> Project {
 }
 
 /// Whether git on the host runs what the container left.
-fn runs(attempt: &str, relaxed: &str) -> bool {
-    let project = project();
+fn runs(project: &Project, attempt: &str, relaxed: &str) -> bool {
     let at = project.0.path().display();
     // `git` on the host calls it in the repository that it is led to
     let ran = project.0.path().join("ran");
     let script = format!(
-        "set +e; monitor='touch {}; false'; evil='gitdir: {at}/evil/.git'
+        "set +e; monitor='touch {ran}; false'; evil='gitdir: {at}/evil/.git'
+         program() {{ mkdir -p $(dirname $1); printf '#!/bin/sh\ntouch {ran}\n' >$1; chmod +x $1; }}
          git init -q ../evil; git -C ../evil config core.fsmonitor \"$monitor\"
          {{ {attempt}; }} 2>/dev/null; exit 0",
-        ran.display()
+        ran = ran.display()
     );
     let agent = project.agent().annotation("understudy.workspace", relaxed);
     agent.shell(&script).unwrap().success().unwrap();
     project.host(
-        "for at in work linked work/vendor/lib work/vendor/lib/a/b/c/d/inner; do git -C $at status || true; done",
+        "for at in work linked work/vendor/lib work/vendor/lib/a/b/c/d/inner; do git -C $at status || true; done
+         for at in work linked; do git -C $at checkout --quiet -b of-$at || true; done",
     );
     ran.exists()
 }
@@ -56,7 +57,33 @@ fn no_submodule_or_worktree_is_made_to_run_something() {
         "git config -f .git/worktrees/linked/config.worktree core.fsmonitor \"$monitor\"",
         "git config -f .git/modules/vendor/lib/config.worktree core.fsmonitor \"$monitor\"",
     ] {
-        assert!(!runs(attempt, ""), "{attempt}");
-        assert!(runs(attempt, "off"), "nothing is shown by: {attempt}");
+        assert!(!runs(&project(), attempt, ""), "{attempt}");
+        assert!(runs(&project(), attempt, "off"), "nothing is shown by: {attempt}");
+    }
+}
+
+#[test]
+fn what_the_configuration_leads_to_is_not_made_or_changed() {
+    stand();
+    let project = || {
+        let project = Project::new();
+        project.host(
+            r"
+            cd work && mkdir tools && printf '#!/bin/sh\nfalse\n' >tools/monitor && chmod +x tools/monitor
+            git config core.fsmonitor ./tools/monitor && git config core.hooksPath hooks/own
+            git config include.path ../conf/git && git worktree add -q ../linked
+            ",
+        );
+        project
+    };
+    for attempt in [
+        "program hooks/own/post-checkout",
+        "program ../linked/hooks/own/post-checkout",
+        "mkdir conf; git config -f conf/git core.fsmonitor \"$monitor\"",
+        "program tools/monitor",
+        "mv tools gone; program tools/monitor",
+    ] {
+        assert!(!runs(&project(), attempt, ""), "{attempt}");
+        assert!(runs(&project(), attempt, "off"), "nothing is shown by: {attempt}");
     }
 }

@@ -112,7 +112,7 @@ fn stand() -> Stand {
         metrics: Box::new(|_| String::new()),
         doors: Box::new(|grants, host, _| {
             let ssh = match (host.as_str(), grants.contains("a")) {
-                ("git.example", true) => Admission::As("git".to_owned()),
+                ("git.example", true) => Admission::As(vec!["git".to_owned()]),
                 ("git.example", false) => Admission::Closed("secret `a` is for git.example".to_owned()),
                 _ => Admission::NoKey,
             };

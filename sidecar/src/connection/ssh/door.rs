@@ -26,7 +26,6 @@ pub(super) const WAITING: usize = 32;
 
 /// Lets in whoever has a stand-in that was granted to this container for this server.
 pub(super) struct Door {
-    user: Option<String>,
     granted: Vec<Candidate>,
     /// Known, and not granted or for another server.
     others: Vec<(Candidate, Reason)>,
@@ -39,6 +38,8 @@ pub(super) struct Door {
 
 struct Candidate {
     secret: String,
+    /// Whom the server knows it as.
+    user: String,
     stand_in: PublicKey,
 }
 
@@ -81,7 +82,11 @@ impl Door {
         let (mut granted, mut others) = (Vec::new(), Vec::new());
         for secret in vault.secrets() {
             let (Some(key), Some(server)) = (secret.ssh_key(), &secret.declaration().ssh) else { continue };
-            let candidate = Candidate { secret: secret.name().to_owned(), stand_in: key.stand_in().clone() };
+            let candidate = Candidate {
+                secret: secret.name().to_owned(),
+                user: server.user().to_owned(),
+                stand_in: key.stand_in().clone(),
+            };
             match (server.is_at(host, port), grants.contains(secret.name())) {
                 (true, true) => granted.push(candidate),
                 (true, false) => others.push((candidate, Reason::CredentialNotGranted)),
@@ -89,11 +94,11 @@ impl Door {
             }
         }
         let seen = Seen::default();
-        let (user, closed) = match admission(vault, grants, host, port) {
-            Admission::As(user) => (Some(user), None),
-            Admission::Closed(why) => (None, Some(why)),
+        let closed = match admission(vault, grants, host, port) {
+            Admission::As(_) => None,
+            Admission::Closed(why) => Some(why),
             // A moment ago one was.
-            Admission::NoKey => (None, Some(format!("no SSH key is for {host}:{port} any more"))),
+            Admission::NoKey => Some(format!("no SSH key is for {host}:{port} any more")),
         };
         let banner = closed.map(|why| {
             let fault = Fault::new(Reason::CredentialNotGranted, &why);
@@ -101,7 +106,7 @@ impl Door {
             seen.note(fault);
             message
         });
-        let door = Self { user, granted, others, banner, let_in: None, opened: Some(opened), seen };
+        let door = Self { granted, others, banner, let_in: None, opened: Some(opened), seen };
         (door, receiver)
     }
 
@@ -110,7 +115,7 @@ impl Door {
     }
 
     /// The secret whose stand-in it is, if it lets this user in.
-    fn judge(&self, user: &str, key: &PublicKey) -> Option<&str> {
+    fn judge(&mut self, user: &str, key: &PublicKey) -> Option<String> {
         let is = |candidate: &&Candidate| candidate.stand_in.key_data() == key.key_data();
         let Some(found) = self.granted.iter().find(is) else {
             let other = self.others.iter().find(|(candidate, _)| is(&candidate));
@@ -126,14 +131,16 @@ impl Door {
             });
             return None;
         };
-        match self.user.as_deref() {
-            Some(own) if own == user => Some(&found.secret),
-            own => {
-                let detail = another_user(own.unwrap_or("nobody"));
-                self.seen.note(Fault::new(Reason::CredentialRestricted, &detail).about(&found.secret));
-                None
-            }
+        if found.user == user {
+            return Some(found.secret.clone());
         }
+        let detail = another_user(std::slice::from_ref(&found.user));
+        self.seen.note(Fault::new(Reason::CredentialRestricted, &detail).about(&found.secret));
+        if self.granted.iter().all(|candidate| candidate.user != user) {
+            // Nothing that may still be offered lets this user in: there is something to be said.
+            self.opened = None;
+        }
+        None
     }
 }
 
@@ -164,7 +171,7 @@ impl Handler for Door {
 
     /// It has proved that it has the private key.
     async fn auth_publickey(&mut self, user: &str, key: VerifiedPublicKey<'_>) -> Result<Auth, Self::Error> {
-        self.let_in = self.judge(user, key.public_key).map(str::to_owned);
+        self.let_in = self.judge(user, key.public_key);
         Ok(if self.let_in.is_some() { Auth::Accept } else { Auth::reject() })
     }
 

@@ -19,12 +19,19 @@ const STDERR: u32 = 1;
 /// What a shell says of a command that was killed.
 const KILLED: u32 = 255;
 
+pub(super) struct Bounds {
+    /// Bytes from the container: `max-body` of the rule that allows the command.
+    pub(super) up: Option<u64>,
+    /// Without a byte either way.
+    pub(super) idle: Duration,
+}
+
 /// Ok once the command has ended, whatever its exit status.
 pub(super) async fn pump(
     guest: &mut Guest,
     upstream: &mut Upstream,
     passed: &Passed,
-    idle: Duration,
+    bounds: Bounds,
 ) -> Result<(), Fault> {
     let Guest { reader: from_container, writer: to_container, .. } = guest;
     let Upstream { reader: from_server, writer: to_server, .. } = upstream;
@@ -35,6 +42,9 @@ pub(super) async fn pump(
             match from_container.wait().await {
                 Some(ChannelMsg::Data { data }) => {
                     let length = data.len() as u64;
+                    if bounds.up.is_some_and(|most| passed.up.load(Relaxed).saturating_add(length) > most) {
+                        return Err(Fault::new(Reason::BodyTooLarge, "more than the rule's `max-body`"));
+                    }
                     passed.pass(data.len()).map_err(Fault::of)?;
                     // A server that has ended may have said why: that is waiting to be told.
                     if to_server.data_bytes(data).await.is_err() {
@@ -91,7 +101,7 @@ pub(super) async fn pump(
     tokio::select! {
         result = &mut down => return result,
         result = up => result?,
-        () = stalled(passed, idle) => {
+        () = stalled(passed, bounds.idle) => {
             return Err(Fault::new(Reason::Timeout, "nothing passed either way for too long"));
         }
     }

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use russh::client::{Config, Handle, Handler, Msg};
+use russh::client::{ChannelOpenHandle, Config, Handle, Handler, Msg, Session};
 use russh::keys::PublicKeyOrCertificate;
 use russh::keys::ssh_key::{Fingerprint, HashAlg};
-use russh::{ChannelReadHalf, ChannelWriteHalf, SshId};
+use russh::{Channel, ChannelReadHalf, ChannelWriteHalf, SshId};
 use tokio::time::{Instant, timeout};
 use understudy_policies::HostName;
 
@@ -27,18 +27,52 @@ use crate::reason::Reason;
 pub(super) struct Upstream {
     pub(super) reader: ChannelReadHalf,
     pub(super) writer: ChannelWriteHalf<Msg>,
+    pub(super) login: Login,
     /// Keeps the connection.
     _handle: Handle<Check>,
     _cut: Cut,
 }
 
-/// What is wrong with the host key, if it is.
-type Unknown = Arc<Mutex<Option<Fingerprint>>>;
+/// What a running command stands on.
+#[derive(Clone)]
+pub(super) struct Login {
+    pub(super) host: HostName,
+    pub(super) port: u16,
+    user: String,
+    host_key: Fingerprint,
+}
+
+impl Login {
+    /// Whether the secret would log in so now.
+    pub(super) fn still_declared(&self, vault: &Vault, secret: &str) -> Result<(), Fault> {
+        let Self { host, port, user, host_key } = self;
+        let found = vault.secret(secret).and_then(|secret| secret.declaration().ssh.as_ref());
+        match found {
+            Some(server) if !server.is_at(host, *port) => {
+                let detail = format!("secret `{secret}` was changed, and is not for {host}:{port} any more");
+                Err(Fault::new(Reason::CredentialMisdirected, &detail))
+            }
+            Some(server) if server.user() == user && server.knows(host, host_key) => Ok(()),
+            _ => {
+                let detail =
+                    format!("secret `{secret}` was changed (its user or host-keys); run the command again");
+                Err(Fault::new(Reason::CredentialRestricted, &detail))
+            }
+        }
+    }
+}
+
+/// The host key that a server showed, once it did.
+type Shown = Arc<Mutex<Option<Fingerprint>>>;
+
+fn of(shown: &Shown) -> Option<Fingerprint> {
+    *shown.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 struct Check {
     server: Server,
     host: HostName,
-    unknown: Unknown,
+    shown: Shown,
 }
 
 impl Handler for Check {
@@ -48,11 +82,85 @@ impl Handler for Check {
         // A certificate would need an authority that is trusted for it; none is.
         let PublicKeyOrCertificate::PublicKey { key, .. } = key else { return Ok(false) };
         let fingerprint = key.fingerprint(HashAlg::Sha256);
-        let known = self.server.knows(&self.host, &fingerprint);
-        if !known {
-            *self.unknown.lock().unwrap_or_else(PoisonError::into_inner) = Some(fingerprint);
-        }
-        Ok(known)
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(fingerprint);
+        Ok(self.server.knows(&self.host, &fingerprint))
+    }
+
+    // The library opens whatever channel a server asks for, and keeps it. Here a reply that is dropped refuses it.
+
+    async fn server_channel_open_session(
+        &mut self,
+        _: Channel<Msg>,
+        _: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    async fn server_channel_open_x11(
+        &mut self,
+        _: Channel<Msg>,
+        _: &str,
+        _: u32,
+        _: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    async fn server_channel_open_agent_forward(
+        &mut self,
+        _: Channel<Msg>,
+        _: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    async fn server_channel_open_direct_tcpip(
+        &mut self,
+        _: Channel<Msg>,
+        _: &str,
+        _: u32,
+        _: &str,
+        _: u32,
+        _: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    async fn server_channel_open_direct_streamlocal(
+        &mut self,
+        _: Channel<Msg>,
+        _: &str,
+        _: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    async fn server_channel_open_forwarded_tcpip(
+        &mut self,
+        _: Channel<Msg>,
+        _: &str,
+        _: u32,
+        _: &str,
+        _: u32,
+        _: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    async fn server_channel_open_forwarded_streamlocal(
+        &mut self,
+        _: Channel<Msg>,
+        _: &str,
+        _: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), Self::Error> {
+        Ok(())
     }
 }
 
@@ -90,12 +198,12 @@ pub(super) async fn connect(
         Real::Agent(_) => gateway.limits().agent,
         Real::Plain(_) | Real::Rsa(..) => Duration::ZERO,
     };
-    let unknown = Unknown::default();
-    let check = Check { server: server.clone(), host: host.clone(), unknown: Arc::clone(&unknown) };
+    let shown = Shown::default();
+    let check = Check { server: server.clone(), host: host.clone(), shown: Arc::clone(&shown) };
     let talk = async {
         let connected = russh::client::connect_stream(Arc::new(config()), stream, check).await;
-        let mut handle = connected.map_err(|error| {
-            match unknown.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let mut handle =
+            connected.map_err(|error| match of(&shown).filter(|shown| !server.knows(host, shown)) {
                 Some(fingerprint) => Fault::new(
                     Reason::UpstreamUntrusted,
                     &format!(
@@ -105,8 +213,7 @@ pub(super) async fn connect(
                     ),
                 ),
                 None => failed("SSH", &error),
-            }
-        })?;
+            })?;
         let login = log_in(&mut handle, server.user(), key, Instant::now() + patience).await;
         let login = login.map_err(|error| match error {
             LoginError::Agent(error) => {
@@ -134,7 +241,9 @@ pub(super) async fn connect(
     let late = |_| Fault::new(Reason::UpstreamTimeout, &format!("{host}: no SSH session in time"));
     let (handle, channel) = timeout(gateway.limits().handshake + patience, talk).await.map_err(late)??;
     let (reader, writer) = channel.split();
-    Ok(Upstream { reader, writer, _handle: handle, _cut: cut })
+    let host_key = of(&shown).ok_or_else(|| failed("SSH", &"no host key"))?;
+    let login = Login { host: host.clone(), port: permit.port(), user: server.user().to_owned(), host_key };
+    Ok(Upstream { reader, writer, login, _handle: handle, _cut: cut })
 }
 
 fn config() -> Config {
