@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails as tests do")]
 
-mod aws;
 mod clients;
 mod postgres;
 mod ssh;
