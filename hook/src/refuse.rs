@@ -1,4 +1,5 @@
-//! What a refused container runs: two lines on stderr, and exit status 126, as for any command that cannot run.
+//! What a refused container runs: two lines on stderr, and an exit status. 126 is that of any command that cannot run;
+//! 75, `EX_TEMPFAIL` of sysexits(3), tells a manager of services that another try may do.
 
 use std::process::ExitCode;
 
@@ -8,13 +9,16 @@ pub(crate) struct Arguments {
     reason: String,
     /// What to do
     remedy: String,
+    /// It may be let in a moment later
+    #[arg(long)]
+    temporary: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     use std::io::Write as _;
     // A closed stderr changes nothing about the refusal.
     let _ = write!(std::io::stderr(), "{}", lines(arguments));
-    ExitCode::from(126)
+    ExitCode::from(if arguments.temporary { 75 } else { 126 })
 }
 
 /// Printable text only: a reason can quote what an attacker wrote.
@@ -30,7 +34,8 @@ mod tests {
 
     #[test]
     fn a_refusal_is_two_lines_without_control_characters() {
-        let arguments = Arguments { reason: "a\nb\u{1b}[2J".into(), remedy: "do that".into() };
+        let reason = "a\nb\u{1b}[2J".into();
+        let arguments = Arguments { reason, remedy: "do that".into(), temporary: false };
         assert_eq!(lines(&arguments), "understudy: refused: a b [2J\nunderstudy: do that\n");
     }
 }

@@ -43,7 +43,7 @@ fn text(configuration: &Configuration, arguments: &Arguments) -> Result<String> 
     let asked = asked.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.clone())));
     let terms = configuration
         .terms(&nobody(asked.collect())?)
-        .map_err(|Refusal { reason, remedy }| anyhow::anyhow!("{reason} ({remedy})"))?;
+        .map_err(|Refusal { reason, remedy, .. }| anyhow::anyhow!("{reason} ({remedy})"))?;
     let given = terms.env.iter().map(|variable| (variable.name.as_str(), variable.value.as_str()));
     let mut text = String::new();
     for (name, value) in given.chain(TRUST).chain([JAVA]) {

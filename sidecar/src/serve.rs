@@ -36,7 +36,7 @@ use crate::current::Current;
 use crate::dns::Resolver;
 use crate::dns::serve::DnsService;
 use crate::harden;
-use crate::lock;
+use crate::lock::{self, Place};
 use crate::metrics;
 use crate::operator::notify::Notifier;
 use crate::operator::questions::{OnAsk, QuestionLimits};
@@ -48,11 +48,17 @@ use crate::tls::roots::read_roots;
 use crate::tls::{Authority, write_roots};
 use crate::workers::{Threads, Workers};
 
+const NO_CONTROL_DIRECTORY: &str =
+    "the control directory (mount it: -v $XDG_RUNTIME_DIR/understudy/control:/run/understudy/control)";
+
 /// Runs until SIGTERM or SIGINT, and reads its configuration again at SIGHUP; then open connections get `drain` to end.
 pub fn run(directories: &Directories, drain: Duration) -> Result<()> {
     harden::harden().context("dropping privileges")?;
     init_tracing();
-    let _only_one = lock::take(&directories.state)?;
+    let _only_one = lock::take(&directories.state, Place::State)?;
+    let control = ControlDirectory::new(&directories.control);
+    control.create().context(NO_CONTROL_DIRECTORY)?;
+    let _only_one_here = lock::take(&directories.control, Place::Control)?;
     let live = Live::load(directories, Surroundings::of_this_process(), Remember::StandIns)?;
     let variables = live.variables();
     if let Err(error) = understudy_control::sys::forget_variables(variables.iter().map(String::as_str)) {
@@ -214,9 +220,8 @@ fn build(
         }),
     });
     let hello = hello()?;
-    let listener = Listener::bind(&ControlDirectory::new(&directories.control), hello).context(
-        "the control directory (mount it: -v $XDG_RUNTIME_DIR/understudy/control:/run/understudy/control)",
-    )?;
+    let listener =
+        Listener::bind(&ControlDirectory::new(&directories.control), hello).context(NO_CONTROL_DIRECTORY)?;
     let registry = Arc::new(registry);
     drop(late.set(Arc::downgrade(&registry)));
     Ok((registry, listener, gateway))

@@ -131,11 +131,18 @@ pub struct Refusal {
     pub reason: String,
     /// A command to run or a thing to change.
     pub remedy: String,
+    /// The same may be let in a moment later: it is worth another try.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub temporary: bool,
 }
 
 impl Refusal {
     pub fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { reason: reason.into(), remedy: remedy.into() }
+        Self { reason: reason.into(), remedy: remedy.into(), temporary: false }
+    }
+
+    pub fn temporary(self) -> Self {
+        Self { temporary: true, ..self }
     }
 }
 

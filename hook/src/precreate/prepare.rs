@@ -53,7 +53,13 @@ fn unreachable(error: &CallError) -> Refusal {
         }
         _ => "restart the sidecar, then run: understudy-hook doctor",
     };
-    Refusal::new(error.to_string(), remedy)
+    let refusal = Refusal::new(error.to_string(), remedy);
+    match error {
+        CallError::Directory(error) if !error.is_absent() => refusal,
+        CallError::Directory(_) | CallError::Connect { .. } => refusal.temporary(),
+        CallError::Channel(ChannelError::Deadline | ChannelError::Closed) => refusal.temporary(),
+        _ => refusal,
+    }
 }
 
 #[cfg(test)]
@@ -82,9 +88,9 @@ mod tests {
     #[test]
     fn a_remedy_fits_what_went_wrong() {
         let too_large = unreachable(&CallError::Channel(ChannelError::TooLarge));
-        assert!(too_large.remedy.contains("--env"), "{too_large:?}");
+        assert!(too_large.remedy.contains("--env") && !too_large.temporary, "{too_large:?}");
         let silent = unreachable(&CallError::Channel(ChannelError::Deadline));
-        assert!(silent.remedy.contains("restart the sidecar"), "{silent:?}");
+        assert!(silent.remedy.contains("restart the sidecar") && silent.temporary, "{silent:?}");
     }
 
     #[test]

@@ -58,17 +58,23 @@ pub(crate) fn document(config: &Config, binaries: &Path, refusal: &Refusal) -> V
 fn process(original: &Value, refusal: &Refusal) -> Value {
     let mut process = json!({
         "user": original["user"],
-        "args": ["understudy-hook", "refuse", "--", argument(&refusal.reason), argument(&refusal.remedy)],
+        "args": arguments(refusal),
         "env": ["PATH=/nonexistent"],
         "cwd": "/",
         "capabilities": {"bounding": [], "effective": [], "inheritable": [], "permitted": [], "ambient": []},
         "noNewPrivileges": true,
     });
-    process["args"][0] = json!(GUEST_BINARY);
     if let Some(process) = process.as_object_mut() {
         keep(original, process, &["terminal", "consoleSize", "selinuxLabel", "apparmorProfile"]);
     }
     process
+}
+
+fn arguments(refusal: &Refusal) -> Value {
+    let mut arguments = vec![GUEST_BINARY.to_owned(), "refuse".to_owned()];
+    arguments.extend(refusal.temporary.then(|| "--temporary".to_owned()));
+    arguments.extend(["--".to_owned(), argument(&refusal.reason), argument(&refusal.remedy)]);
+    json!(arguments)
 }
 
 fn mounts(original: &Value, binaries: &Path) -> Value {
@@ -156,6 +162,8 @@ mod tests {
         let document = refused(|_| {});
         let args: Vec<String> = serde_json::from_value(document["process"]["args"].clone()).unwrap();
         assert_eq!(args, [GUEST_BINARY, "refuse", "--", "the reason", "the remedy"]);
+        let temporary = arguments(&Refusal::new("-r", "m").temporary());
+        assert_eq!(temporary, json!([GUEST_BINARY, "refuse", "--temporary", "--", "-r", "m"]));
         assert_eq!(document["process"]["env"], json!(["PATH=/nonexistent"]));
         assert_eq!(document["process"]["capabilities"]["bounding"], json!([]));
         assert_eq!(document["process"]["noNewPrivileges"], true);

@@ -276,16 +276,20 @@ fn an_expiry_is_told_by_check_and_status_and_ends_nothing() {
 }
 
 #[test]
-fn two_of_them_never_share_a_state_directory() {
+fn two_of_them_never_share_a_state_directory_or_a_control_directory() {
     let mut sidecar = Sidecar::new();
     sidecar.start(&[]);
     fs::DirBuilder::new().mode(0o700).create(sidecar.path("other")).unwrap();
     sidecar.own("other");
-    let mut second = sidecar.program("serve", &["config", "state"]);
-    let second = second.arg("--control").arg(sidecar.path("other")).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8(second.stderr).unwrap();
-    assert!(!second.status.success());
-    assert!(said.contains("another sidecar is running with the state directory"), "{said}");
+    for (shared, option, name) in
+        [("state", "--control", "state directory"), ("control", "--state", "control directory")]
+    {
+        let mut second = sidecar.program("serve", &["config", shared]);
+        let second = second.arg(option).arg(sidecar.path("other")).stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8(second.stderr).unwrap();
+        assert!(!second.status.success());
+        assert!(said.contains(&format!("another sidecar is running with the {name}")), "{said}");
+    }
     assert!(sidecar.output("health", &["control"]).status.success());
     // However it ends, the next one starts.
     let mut process = sidecar.process.take().unwrap();
