@@ -84,7 +84,13 @@ fn nothing_is_made_or_expected_outside() {
             }
         });
         for _ in 0..PLANS {
-            match guards(&[mount.clone()], &[], Path::new("/nonexistent"), &Relaxed::default(), &[]) {
+            match guards(
+                std::slice::from_ref(&mount),
+                &[],
+                Path::new("/nonexistent"),
+                &Relaxed::default(),
+                &[],
+            ) {
                 Ok(guards) => {
                     planned += 1;
                     let places = guards.all.into_iter().map(|guard| guard.expected.place);
