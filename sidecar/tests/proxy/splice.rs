@@ -73,7 +73,7 @@ async fn only_tls_is_passed_through() {
     let (head, _) = whole(client.send(request.body(nothing()).unwrap()).await.unwrap()).await;
     assert_eq!(head.headers["x-understudy-reason"], "credential-misdirected");
     let mut raw = world.connect(TO_SPLICED).await;
-    raw.write_all(b"SSH-2.0-x\r\n").await.unwrap();
+    raw.write_all(b"EHLO x\r\n").await.unwrap();
     assert!(raw.read_to_end(&mut Vec::new()).await.is_err());
     assert_eq!(world.upstream.connections(), 0);
 }

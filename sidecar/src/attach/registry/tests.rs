@@ -18,7 +18,6 @@ use crate::accounts::record::{Record, StandIns, Tokens};
 use crate::attach::descriptors::tests::{good as sockets, publishing};
 use crate::audit::Audit;
 use crate::connection::doors::Doors;
-use crate::connection::postgres::admission::Door;
 use crate::connection::ssh::admission::Admission;
 use crate::credentials::Grants;
 use crate::current::Current;
@@ -117,7 +116,7 @@ fn stand() -> Stand {
                 ("git.example", false) => Admission::Closed("secret `a` is for git.example".to_owned()),
                 _ => Admission::NoKey,
             };
-            Doors { ssh, postgres: Door::NoSecret }
+            Doors { ssh, ..Doors::none() }
         }),
         bell: Arc::clone(audit.bell()),
         lines: Box::new(move |from| kept.since(from)),
