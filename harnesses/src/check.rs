@@ -67,9 +67,18 @@ pub(crate) fn descriptor(descriptor: &Descriptor) -> Result<(), String> {
         if let Some(pointer) = file.pointers.iter().find(|pointer| !is_pointer(pointer)) {
             return Err(format!(
                 "login file `{}`: `{pointer}` is neither a JSON pointer, which starts with `/`, nor `env:KEY`, \
-                 `yaml:KEY` or `url`",
+                 `yaml:KEY`, `url` or `netrc`",
                 file.path
             ));
+        }
+    }
+    for moved in &descriptor.moved {
+        variable(&moved.by)?;
+        path(&moved.from)?;
+        if !moved.to.is_empty() {
+            path(&format!("/{}", moved.to)).map_err(|_| {
+                format!("moved by `{}`: `to` must be a path below the variable's directory, as `agent` or `agent/auth.json`", moved.by)
+            })?;
         }
     }
     for file in &descriptor.instructions {
@@ -85,7 +94,7 @@ pub(crate) fn descriptor(descriptor: &Descriptor) -> Result<(), String> {
 fn is_pointer(text: &str) -> bool {
     let yaml =
         |key: &str| !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
-    text == "url"
+    matches!(text, "url" | "netrc")
         || text.starts_with('/')
         || text.strip_prefix("env:").is_some_and(|key| variable(key).is_ok())
         || text.strip_prefix("yaml:").is_some_and(yaml)

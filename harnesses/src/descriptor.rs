@@ -40,6 +40,9 @@ pub struct Descriptor {
     /// Files that must not hold a real credential.
     #[serde(default, rename = "login-file")]
     pub login_files: Vec<LoginFile>,
+    /// What variables of the environment move elsewhere.
+    #[serde(default)]
+    pub moved: Vec<Moved>,
     /// Text files that the program reads in every directory, beside the project's own; instructions become a block of
     /// each. Absolute, or `~/…`.
     #[serde(default)]
@@ -206,8 +209,23 @@ pub enum Write {
 pub struct LoginFile {
     pub path: String,
     /// JSON pointers (RFC 6901), in which a `*` segment stands for every member; in a file that is not JSON `env:KEY` for
-    /// lines `KEY=value`, `yaml:KEY` for lines `KEY: value`, and `url` for lines that are URLs with a password.
+    /// lines `KEY=value`, `yaml:KEY` for lines `KEY: value`, `url` for lines that are URLs with a password, and `netrc` for the
+    /// passwords of such a file.
     pub pointers: Vec<String>,
+}
+
+/// A file or a directory of the program that a variable moves: whatever a descriptor has there is looked for, and placed, where
+/// it is then.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Moved {
+    /// The variable; it holds a directory.
+    pub by: String,
+    /// Absolute, or `~/…`.
+    pub from: String,
+    /// Below the variable's directory; empty: that directory itself.
+    #[serde(default)]
+    pub to: String,
 }
 
 impl Descriptor {

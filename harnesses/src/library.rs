@@ -212,7 +212,7 @@ mod tests {
             );
             assert_eq!(harness.smoke.is_empty(), name == "generic", "{name}");
             // What holds no login of the agent's own is nothing that could be found in an image.
-            assert_eq!(harness.login_files.is_empty(), matches!(name, "generic" | "shopify"), "{name}");
+            assert_eq!(harness.login_files.is_empty(), name == "generic", "{name}");
             for login in &harness.logins {
                 let hosts: Vec<String> =
                     harness.allowed_hosts(Some(login), "strict").map(|host| host.to_string()).collect();
@@ -323,6 +323,12 @@ mod tests {
             (
                 format!("{generic}\n[[login-file]]\npath = \"~/x\"\npointers = [\"toml:x\"]\n"),
                 "neither a JSON pointer",
+            ),
+            (format!("{generic}\n[[moved]]\nby = \"A B\"\nfrom = \"~/.x\"\n"), "`A B` is not the name"),
+            (format!("{generic}\n[[moved]]\nby = \"X_HOME\"\nfrom = \".x\"\n"), "must be absolute"),
+            (
+                format!("{generic}\n[[moved]]\nby = \"X_HOME\"\nfrom = \"~/.x\"\nto = \"../x\"\n"),
+                "below the variable's directory",
             ),
             (generic.replace("DO_NOT_TRACK", "\"A=B\""), "`A=B` is not the name"),
             (format!("{generic}\n[env]\n\"A B\" = \"1\"\n"), "`A B` is not the name"),

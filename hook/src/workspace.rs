@@ -8,6 +8,8 @@ pub(crate) mod guard;
 mod index;
 pub(crate) mod plan;
 pub(crate) mod protected;
+#[cfg(test)]
+mod race;
 mod run;
 pub(crate) mod scan;
 pub(crate) mod settings;

@@ -3,7 +3,7 @@
 //! `name` holds the one canonical form of a host name, `pattern` what a rule says about hosts, `path` what it says about
 //! paths, `git` about repositories, `protocol` about upgrades, `plain` what of a text is shown, `condition` what it asks of a `request`, `model` what a policy is, `lint` what its
 //! author probably did not mean, `parse` and `annotation` how it is read, `decide` the pure decision, `builtin` the policies that are
-//! compiled in, `library` the ones of a directory, `ceiling` what none of them may go beyond, `from` proposes one for a project. `document` turns TOML into values or into an error with a place.
+//! compiled in, `library` the ones of a directory, `ceiling` what none of them may go beyond, `from` proposes one for a project. `unique` reads JSON that names nothing twice, `document` turns TOML into values or into an error with a place.
 
 pub mod annotation;
 pub mod builtin;
@@ -29,6 +29,7 @@ pub mod protocol;
 pub mod request;
 mod show;
 pub mod terms;
+pub mod unique;
 #[cfg(test)]
 mod written;
 

@@ -6,7 +6,7 @@ mod spliced;
 use std::sync::Arc;
 
 use understudy_control::{PlacedFile, Prepare, Published, Refusal, annotation};
-use understudy_harnesses::Harnesses;
+use understudy_harnesses::{Descriptor, Harnesses};
 use understudy_policies::{Ceiling, Policies, Rule};
 
 pub use live::{Live, Remember};
@@ -14,6 +14,7 @@ pub use live::{Live, Remember};
 use crate::ceiling;
 use crate::config::Settings;
 use crate::credentials::expiry::Day;
+use crate::credentials::terms::moved::moved;
 use crate::credentials::{Asked, Catalogue, Rights, Terms, Vault, grants, rights, terms};
 use crate::dns::UpstreamProxy;
 use crate::instructions::Instructions;
@@ -63,6 +64,9 @@ impl Configuration {
     pub fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {
         let mut terms = terms(prepare, &self.harnesses, &self.policies, &self.vault)?;
         terms.placement.files.extend(self.instructions_for(prepare, &terms.harness)?);
+        let set = terms.env.iter().map(|variable| (variable.name.clone(), variable.value.clone()));
+        let env = prepare.env.clone().into_iter().chain(set).collect();
+        moved(&mut terms.placement, &self.harnesses_of(&terms.harness), &env)?;
         for Published { outside, inside } in publish::permitted(prepare, &self.settings)? {
             terms.notes.push(format!(
                 "its port {inside} is reached by port {outside} of the sidecar, and by whoever reaches that"
@@ -71,11 +75,13 @@ impl Configuration {
         ceiling::apply(terms, prepare, &self.ceiling)
     }
 
+    fn harnesses_of(&self, names: &str) -> Vec<&Descriptor> {
+        annotation::list(names).filter_map(|name| self.harnesses.harness(name).ok()).collect()
+    }
+
     fn instructions_for(&self, prepare: &Prepare, harness: &str) -> Result<Vec<PlacedFile>, Refusal> {
         let asked = prepare.annotations.get(annotation::INSTRUCTIONS).map(String::as_str);
-        let harnesses: Vec<_> =
-            annotation::list(harness).filter_map(|name| self.harnesses.harness(name).ok()).collect();
-        let files = self.instructions.files(&harnesses, asked)?;
+        let files = self.instructions.files(&self.harnesses_of(harness), asked)?;
         match files.iter().find_map(|file| self.vault.real_value_in(file.content.as_bytes())) {
             Some(secret) => Err(Refusal::new(
                 format!("the instructions hold the real value of secret `{secret}`"),

@@ -33,6 +33,7 @@ pub mod rights;
 pub mod scope;
 pub mod scrub;
 pub mod secret;
+mod servers;
 mod slots;
 pub mod source;
 pub mod ssh;

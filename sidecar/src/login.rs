@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use self::write_back::Original;
 use crate::accounts::import::{self, Format, ImportError};
+use crate::accounts::record::new_uid;
 use crate::accounts::seal::{CREDENTIAL, KeyError};
 use crate::accounts::store::StoreError;
 use crate::accounts::{Millis, Record, Store};
@@ -52,7 +53,7 @@ pub struct Import {
     /// What you call the account [default: the format]
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
-    /// Also if an account of somebody else is stored under that name
+    /// Also if an account of somebody else is stored under that name, or nobody says whose
     #[arg(long)]
     replace: bool,
     /// Read FILE instead of standard input, and once the account is stored, put its stand-ins in the place of the file's
@@ -148,7 +149,7 @@ fn take_over(arguments: &Import, bytes: &[u8], original: Option<&Original>) -> R
     let mut stored = Stored {
         account: name.to_owned(),
         kind: login.kind.name.clone(),
-        whose: login.whose().map(str::to_owned),
+        whose: login.whose(),
         expires: login.expires(),
         previous: None,
         left: declare(name, &login.kind.name),
@@ -163,6 +164,11 @@ fn take_over(arguments: &Import, bytes: &[u8], original: Option<&Original>) -> R
         };
         let record: Record =
             known.read(bytes)?.record(name, (&key, &catalogue), before.as_ref(), *replace)?;
+        let uid = match record.uid.clone() {
+            Some(uid) => uid,
+            None => new_uid().map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?,
+        };
+        let record = record.of_uid(uid);
         // Before anything is stored: whether it can be done at all.
         let changed = original.map(|original| original.with_stand_ins(&record)).transpose()?;
         match store.write(name, &record, before.as_ref().map(|before| before.generation)) {

@@ -14,7 +14,7 @@ use crate::{
     check, environment_file, explain, harness_files, login, orders, places, policy_files, quadlet, secrets,
     serve, status, trail,
 };
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use understudy_control::{Effect, Reply, Request};
 use understudy_harnesses::Harnesses;
@@ -308,7 +308,10 @@ fn print_kinds(arguments: &KindsArguments) -> Result<ExitCode> {
             lines.iter().map(|line| format!("{line}\n")).collect()
         })?;
     } else if let Some(name) = &arguments.kind {
-        let kind = catalogue.kind(name)?;
+        let kind = catalogue.kind(name).map_err(|error| match kinds::by_hand(name) {
+            Some(told) => anyhow!(told),
+            None => error.into(),
+        })?;
         output.print(&kinds::detailed(&catalogue, kind), |_| kinds::details(&catalogue, kind))?;
     } else {
         output.print(&kinds::listed(&catalogue), |_| kinds::table(&catalogue))?;

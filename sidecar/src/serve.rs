@@ -190,9 +190,9 @@ fn build(
         decisions,
         questions,
         arming,
-        keep_login: Box::new(move |asked, name, record| {
-            keeper.keep_login(name, record)?;
-            Ok(asked.of_account(&declared.current(), name))
+        keep_login: Box::new(move |asked, made| {
+            keeper.keep_login(made)?;
+            Ok(asked.of_account(&declared.current(), &made.own()))
         }),
         audit_file: live.current().settings.audit.as_ref().map(|file| file.path.clone()),
         metrics: Box::new(move |status| counts.counts(status)),

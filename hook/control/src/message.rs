@@ -80,13 +80,13 @@ pub enum Request {
     Withdraw { number: u64 },
     /// Takes back what was decided for containers that are not known now, except for always. Answered by `Withdrawn`.
     WithdrawGone,
-    /// Lets a container's program log in. Answered by `Done`.
+    /// Lets a container's program log in. Answered by `Armed`, with that one.
     ArmLogin(ArmLogin),
     /// What is armed. Answered by `Armed`.
     ArmedLogins,
-    /// Keeps the login that was made in a container: answered by `LoginKept`. Or forgets it and disarms the container:
-    /// answered by `Done`.
-    AnswerLogin { container: String, keep: bool },
+    /// Keeps the login that was made in a container, if `keep` is its code: answered by `LoginKept`. Or forgets it, whichever
+    /// it is, and disarms the container: answered by `Done`.
+    AnswerLogin { container: String, keep: Option<String> },
     /// Audit lines from this number on. Answered by `Lines`.
     Lines { from: u64 },
     /// Answered by `AuditFile`.
@@ -287,6 +287,6 @@ pub struct LoginFile {
     /// Absolute, or `~/…` for the container user's home.
     pub path: String,
     /// JSON pointers (RFC 6901) to the strings that are credentials; a `*` segment stands for every member. In other files
-    /// `env:KEY`, `yaml:KEY`, `url`, `pgpass` or `private-key`.
+    /// `env:KEY`, `yaml:KEY`, `url`, `netrc`, `pgpass` or `private-key`.
     pub pointers: Vec<String>,
 }

@@ -105,9 +105,13 @@ pub struct LoginMade {
     pub kind: String,
     /// As people know the account, if the provider said so.
     pub whose: Option<String>,
+    /// Tells it from any other login: whoever says yes says to which.
+    pub code: String,
+    /// A key that the provider makes only once this is confirmed.
+    pub to_be_made: bool,
 }
 
-/// A login that was confirmed and is stored.
+/// A login that was confirmed: it is stored, or a key that is made now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoginKept {

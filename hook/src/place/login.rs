@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde_json::Value;
+use understudy_policies::unique::{self, NotUnique};
 
 /// Pointers that are none of JSON's: lines `KEY=value`, lines `KEY: value`, and lines that are URLs with a password.
 const ENVIRONMENT: &str = "env:";
@@ -10,6 +11,8 @@ const YAML: &str = "yaml:";
 const URL: &str = "url";
 /// Lines of libpq's file of passwords (PostgreSQL's manual, "The Password File").
 const PGPASS: &str = "pgpass";
+/// What follows `password` and `account` in a file that curl and git read (curl's manual, "netrc").
+const NETRC: &str = "netrc";
 /// The whole file is a private key (PEM, RFC 7468), compared without its frame and its line breaks.
 const PRIVATE_KEY: &str = "private-key";
 
@@ -18,6 +21,7 @@ const PRIVATE_KEY: &str = "private-key";
 pub(crate) enum LoginError {
     Credential { pointer: String },
     NotJson { line: usize },
+    Twice { line: usize },
 }
 
 impl fmt::Display for LoginError {
@@ -27,6 +31,12 @@ impl fmt::Display for LoginError {
                 write!(f, "a credential that is not a stand-in at {pointer}")?;
             }
             Self::NotJson { line } => write!(f, "not JSON (line {line}), so it cannot be checked")?,
+            Self::Twice { line } => {
+                write!(
+                    f,
+                    "a member is named twice (line {line}), and which of the two is read is not known"
+                )?;
+            }
         }
         f.write_str("\na real login must not be in the container: remove the file from the image, volume or mount; the sidecar keeps the real one")
     }
@@ -54,8 +64,10 @@ pub(crate) fn check(content: &[u8], pointers: &[String], stand_ins: &[String]) -
     if pointers.is_empty() {
         return Ok(());
     }
-    let json: Value =
-        serde_json::from_slice(content).map_err(|error| LoginError::NotJson { line: error.line() })?;
+    let json = unique::parse(content).map_err(|error| match error {
+        NotUnique::Twice(line) => LoginError::Twice { line },
+        NotUnique::Truncated(line) | NotUnique::NotJson(line) => LoginError::NotJson { line },
+    })?;
     for pointer in pointers {
         let segments: Vec<String> =
             pointer.split('/').skip(1).map(|segment| segment.replace("~1", "/").replace("~0", "~")).collect();
@@ -106,6 +118,9 @@ fn values<'a>(text: &'a str, pointer: &str) -> Option<Vec<&'a str>> {
     if pointer == URL {
         return Some(text.lines().filter_map(password).collect());
     }
+    if pointer == NETRC {
+        return Some(of_netrc(text));
+    }
     if pointer == PGPASS {
         return Some(text.lines().filter_map(of_pgpass).collect());
     }
@@ -144,6 +159,18 @@ fn of_pgpass(line: &str) -> Option<&str> {
         sign == ':' && !taken
     };
     line.splitn(5, is_separator).nth(4)
+}
+
+/// One in quotes is taken as it is, and is then no stand-in.
+fn of_netrc(text: &str) -> Vec<&str> {
+    let mut words = text.split_whitespace();
+    let mut found = Vec::new();
+    while let Some(word) = words.next() {
+        if matches!(word, "password" | "account") {
+            found.extend(words.next());
+        }
+    }
+    found
 }
 
 fn unquoted(value: &str) -> &str {
@@ -196,6 +223,8 @@ mod tests {
     fn what_cannot_be_parsed_is_refused() {
         assert_eq!(verdict("{\n token: sk-real", &["/token"]), Err(LoginError::NotJson { line: 2 }));
         assert!(verdict("\u{feff}{}", &["/token"]).is_err());
+        let twice = "{\"token\": \"sk-real\",\n\"token\": \"other\"}";
+        assert_eq!(verdict(twice, &["/token"]), Err(LoginError::Twice { line: 2 }));
     }
 
     #[test]
@@ -230,6 +259,25 @@ mod tests {
         for real in [&framed("sk-real"), "sk-real", &(framed("other") + &framed("sk-real")), &framed("")] {
             let error = verdict(real, &["private-key"]).unwrap_err();
             assert_eq!(error, LoginError::Credential { pointer: "private-key".to_owned() }, "{real}");
+        }
+    }
+
+    #[test]
+    fn passwords_of_netrc_files_are_understood() {
+        for fine in [
+            "",
+            "machine a.example login me password sk-stand-in\n",
+            "machine a.example\n  login me\n  password\n other",
+        ] {
+            verdict(fine, &["netrc"]).unwrap();
+        }
+        for real in [
+            "machine a.example login me password sk-real",
+            "machine a.example password other\ndefault\npassword sk-real\n",
+            "machine a.example login me account sk-real",
+            "default password \"sk-stand-in\"",
+        ] {
+            assert!(verdict(real, &["netrc"]).is_err(), "{real}");
         }
     }
 

@@ -3,13 +3,21 @@
 use understudy_integration_tests::mock::GITHUB_TOKEN;
 use understudy_integration_tests::mock::accounts::{Scheme, tokens};
 use understudy_integration_tests::podman::until;
-use understudy_integration_tests::stand::TOKEN_LIFETIME;
+use understudy_integration_tests::stand::{Stand, TOKEN_LIFETIME};
 
 use crate::accounts::codex;
 use crate::stand;
 use crate::tool::Tool;
 
 const DEVICE: &str = "device";
+
+/// Of the login that waits in that container.
+fn code(stand: &Stand, container: &str) -> String {
+    let listed = stand.operator(&["login", "armed"]).unwrap().success().unwrap();
+    let confirm = format!("understudy login confirm {container} ");
+    let (_, code) = listed.split_once(&confirm).unwrap_or_else(|| panic!("{listed}"));
+    code.split(',').next().unwrap().to_owned()
+}
 
 #[test]
 fn codex_logs_in_by_a_device_code_and_the_next_container_has_the_login() {
@@ -42,7 +50,11 @@ fn codex_logs_in_by_a_device_code_and_the_next_container_has_the_login() {
         until("the login", waits).unwrap_or_else(|error| {
             panic!("{error:#}: {:?}", stand.sidecar_log());
         });
-        let told = stand.operator(&["login", "confirm", &container.name]).unwrap().success().unwrap();
+        let told = stand
+            .operator(&["login", "confirm", &container.name, &code(stand, &container.name)])
+            .unwrap()
+            .success()
+            .unwrap();
         assert!(told.contains("the container has it as secret `work-device`"), "{told}");
         let said = logging_in.join().unwrap();
         assert_eq!(said.code, Some(0), "{}\n{}", said.text(), stand.sidecar_log().unwrap());
@@ -95,7 +107,11 @@ fn gh_logs_in_by_a_device_code_and_the_next_container_has_the_key() {
             Ok(listed.contains("logged in to account `own-gh` (github-app-token) of mock"))
         };
         until("the login", waits).unwrap_or_else(|error| panic!("{error:#}: {:?}", stand.sidecar_log()));
-        let told = stand.operator(&["login", "confirm", &container.name]).unwrap().success().unwrap();
+        let told = stand
+            .operator(&["login", "confirm", &container.name, &code(stand, &container.name)])
+            .unwrap()
+            .success()
+            .unwrap();
         assert!(told.contains("the container has it as secret `own-gh`"), "{told}");
         let said = logging_in.join().unwrap();
         assert_eq!(said.code, Some(0), "{}\n{}", said.text(), stand.sidecar_log().unwrap());
@@ -146,7 +162,11 @@ fn claude_code_logs_in_with_a_code_to_paste_and_the_next_container_has_the_login
             let said = container.exec(&["cat", "/tmp/out"]);
             panic!("{error:#}: {said:?}\n{:?}", stand.sidecar_log());
         });
-        let told = stand.operator(&["login", "confirm", &container.name]).unwrap().success().unwrap();
+        let told = stand
+            .operator(&["login", "confirm", &container.name, &code(stand, &container.name)])
+            .unwrap()
+            .success()
+            .unwrap();
         assert!(told.contains("the container has it as secret `own-claude`"), "{told}");
         let said = logging_in.join().unwrap();
         assert_eq!(said.code, Some(0), "{}\n{}", said.text(), stand.sidecar_log().unwrap());

@@ -13,6 +13,7 @@ mod google;
 mod inside;
 mod instructions;
 mod mistral;
+mod places;
 mod providers;
 mod several;
 mod shopify;

@@ -57,8 +57,7 @@ fn a_request_is_signed_with_a_stand_in_and_arrives_signed_with_the_key() {
         let (_, told) = said.split_once(&format!("== {case}\n")).unwrap();
         let told = told.split("== ").next().unwrap();
         assert!(told.contains(expected), "{case}: {said}");
-        // What is not signed does not say that it is for AWS.
-        assert!(["own", "unsigned"].contains(&case) || told.contains("<Error>"), "{case}: {said}");
+        assert!(case == "own" || told.contains("<Error>"), "{case}: {said}");
     }
 
     let arrived = |path: &str| -> Vec<Request> {

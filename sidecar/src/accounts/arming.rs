@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use understudy_control::ContainerId;
+use understudy_control::{ContainerId, LoginMade};
 
-use super::record::Record;
+use super::record::{OwnAccount, Record};
 
 /// What the operator has at the least to look at an account.
 const TO_CONFIRM: Duration = Duration::from_secs(120);
+/// Answers of a provider that hold what nobody can use: each may have made a token.
+const UNUSABLE: u8 = 3;
 
 #[derive(Default)]
 pub struct Arming {
@@ -27,6 +29,8 @@ struct Armed {
     state: State,
     /// Why the last attempt came to nothing.
     failed: Option<String>,
+    /// Answers that could not be used.
+    unusable: u8,
     /// The account that was just confirmed, and that its program is to be given something more of. For nothing else.
     after: Option<String>,
 }
@@ -38,12 +42,17 @@ enum State {
     Asking,
     /// The operator has to say.
     Made(Box<Made>),
+    /// Enough was asked for.
+    Spent,
 }
 
 /// A login that was made, with the one who waits for what becomes of it.
 pub struct Made {
-    pub account: String,
-    pub record: Record,
+    pub shown: LoginMade,
+    /// Of the account that it becomes.
+    pub uid: String,
+    /// None: a key that is made once this is confirmed.
+    pub record: Option<Record>,
     /// Whether its program is to be given something more once this is confirmed.
     pub followed: bool,
     told: oneshot::Sender<()>,
@@ -56,6 +65,7 @@ pub struct Attempt {
     account: Option<String>,
     after: Option<String>,
     why: Option<String>,
+    unusable: bool,
 }
 
 /// What is to be seen of it.
@@ -63,8 +73,7 @@ pub struct Attempt {
 pub struct Shown {
     pub account: Option<String>,
     pub left: Duration,
-    /// The name of the account, its kind, and whose it is.
-    pub made: Option<(String, String, Option<String>)>,
+    pub made: Option<LoginMade>,
     pub failed: Option<String>,
 }
 
@@ -76,6 +85,10 @@ pub enum ArmingError {
     UnderWay,
     #[error("no login was made in it yet")]
     NotMade,
+    #[error("a newer login is waiting, and not the one of this code")]
+    Another,
+    #[error("the provider's answers could not be used {UNUSABLE} times")]
+    Spent,
 }
 
 impl Arming {
@@ -89,9 +102,9 @@ impl Arming {
         let mut armed = self.lock(Instant::now());
         match armed.get(container).map(|armed| &armed.state) {
             Some(State::Asking | State::Made(_)) => return Err(ArmingError::UnderWay),
-            Some(State::Ready) | None => {}
+            Some(State::Ready | State::Spent) | None => {}
         }
-        let new = Armed { account, until, state: State::Ready, failed: None, after: None };
+        let new = Armed::new(account, until, None);
         armed.insert(container.clone(), new);
         self.ever().insert(container.clone());
         Ok(())
@@ -123,7 +136,7 @@ impl Arming {
     pub fn follow(&self, container: &ContainerId, account: &str) {
         let (until, after) = (Instant::now() + TO_CONFIRM, Some(account.to_owned()));
         let named = Some(format!("{account}-key"));
-        let armed = Armed { account: named, until, state: State::Ready, failed: None, after };
+        let armed = Armed::new(named, until, after);
         self.lock(Instant::now()).insert(container.clone(), armed);
     }
 
@@ -132,32 +145,36 @@ impl Arming {
         let mut armed = self.lock(Instant::now());
         let found = armed.get_mut(container).filter(|armed| follows || armed.after.is_none());
         let found = found.ok_or(ArmingError::NotArmed)?;
-        if !matches!(found.state, State::Ready) {
-            return Err(ArmingError::UnderWay);
+        match found.state {
+            State::Ready => {}
+            State::Asking | State::Made(_) => return Err(ArmingError::UnderWay),
+            State::Spent => return Err(ArmingError::Spent),
         }
         found.state = State::Asking;
         let (arming, container) = (Arc::clone(self), container.clone());
         let (account, after) = (found.account.clone(), found.after.clone());
-        Ok(Attempt { arming, container, account, after, why: None })
+        Ok(Attempt { arming, container, account, after, why: None, unusable: false })
     }
 
-    /// The login that the operator says yes to, taken out; [`Arming::put_back`] if it cannot be kept.
-    pub fn take(&self, container: &ContainerId) -> Result<Made, ArmingError> {
+    /// The login that the operator says yes to, by its code, taken out; [`Arming::put_back`] if it cannot be kept. Whoever
+    /// looked at another one says nothing of this.
+    pub fn take(&self, container: &ContainerId, code: &str) -> Result<Made, ArmingError> {
         let mut armed = self.lock(Instant::now());
         let found = armed.remove(container).ok_or(ArmingError::NotArmed)?;
-        match found.state {
-            State::Made(made) => Ok(*made),
-            State::Ready | State::Asking => {
-                armed.insert(container.clone(), found);
-                Err(ArmingError::NotMade)
-            }
-        }
+        let error = match found.state {
+            State::Made(made) if made.shown.code == code => return Ok(*made),
+            State::Made(_) => ArmingError::Another,
+            State::Ready | State::Asking => ArmingError::NotMade,
+            State::Spent => ArmingError::Spent,
+        };
+        armed.insert(container.clone(), found);
+        Err(error)
     }
 
     pub fn put_back(&self, container: &ContainerId, made: Made, failed: String) {
-        let (account, until) = (Some(made.account.clone()), Instant::now() + TO_CONFIRM);
+        let (account, until) = (Some(made.shown.account.clone()), Instant::now() + TO_CONFIRM);
         let state = State::Made(Box::new(made));
-        let armed = Armed { account, until, state, failed: Some(failed), after: None };
+        let armed = Armed { state, failed: Some(failed), ..Armed::new(account, until, None) };
         self.lock(Instant::now()).insert(container.clone(), armed);
     }
 
@@ -171,8 +188,8 @@ impl Arming {
         let armed = self.lock(now);
         let shown = armed.iter().map(|(container, armed)| {
             let made = match &armed.state {
-                State::Made(made) => Some(made.shown()),
-                State::Ready | State::Asking => None,
+                State::Made(made) => Some(made.shown.clone()),
+                State::Ready | State::Asking | State::Spent => None,
             };
             let left = armed.until.saturating_duration_since(now);
             let (account, failed) = (armed.account.clone(), armed.failed.clone());
@@ -193,10 +210,20 @@ impl Arming {
     }
 }
 
+impl Armed {
+    fn new(account: Option<String>, until: Instant, after: Option<String>) -> Self {
+        Self { account, until, state: State::Ready, failed: None, unusable: 0, after }
+    }
+}
+
 impl Made {
-    fn shown(&self) -> (String, String, Option<String>) {
-        let whose = super::import::whose(&self.record.facts).map(str::to_owned);
-        (self.account.clone(), self.record.kind.clone(), whose)
+    /// As what the container has it.
+    pub fn own(&self) -> OwnAccount {
+        OwnAccount { name: self.shown.account.clone(), uid: self.uid.clone() }
+    }
+
+    pub fn is_waited_for(&self) -> bool {
+        !self.told.is_closed()
     }
 
     /// Whether the program that logged in still waits for it.
@@ -216,17 +243,23 @@ impl Attempt {
         self.after.as_deref()
     }
 
-    pub fn failed(&mut self, why: String) {
-        self.why = Some(why);
+    /// `unusable`: the provider's answer may have brought what nobody has now.
+    pub fn failed(&mut self, why: String, unusable: bool) {
+        (self.why, self.unusable) = (Some(why), unusable);
     }
 
     /// For the operator to decide on. What comes says yes; if nothing comes, it was no, or too late.
-    pub fn made(self, account: String, record: Record, followed: bool) -> oneshot::Receiver<()> {
+    pub fn made(
+        self,
+        (shown, uid): (LoginMade, String),
+        record: Option<Record>,
+        followed: bool,
+    ) -> oneshot::Receiver<()> {
         let (told, hears) = oneshot::channel();
         let now = Instant::now();
         if let Some(armed) = self.arming.lock(now).get_mut(&self.container) {
             armed.until = armed.until.max(now + TO_CONFIRM);
-            armed.state = State::Made(Box::new(Made { account, record, followed, told }));
+            armed.state = State::Made(Box::new(Made { shown, uid, record, followed, told }));
         }
         hears
     }
@@ -237,7 +270,10 @@ impl Drop for Attempt {
         let mut all = self.arming.lock(Instant::now());
         let Some(armed) = all.get_mut(&self.container) else { return };
         if matches!(armed.state, State::Asking) {
-            (armed.state, armed.failed) = (State::Ready, self.why.take());
+            armed.unusable += u8::from(self.unusable);
+            let spent = armed.unusable >= UNUSABLE;
+            armed.state = if spent { State::Spent } else { State::Ready };
+            armed.failed = self.why.take();
         }
     }
 }
@@ -255,6 +291,12 @@ mod tests {
 
     fn id(digit: &str) -> ContainerId {
         digit.repeat(64).parse().unwrap()
+    }
+
+    fn shown(code: &str) -> (LoginMade, String) {
+        let (account, kind, code) = ("work".to_owned(), "chatgpt-account".to_owned(), code.to_owned());
+        let uid = code.repeat(32);
+        (LoginMade { account, kind, whose: None, code, to_be_made: false }, uid)
     }
 
     fn record() -> Record {
@@ -280,7 +322,7 @@ mod tests {
         assert_eq!(first.account(), Some("work"));
         assert_eq!(arming.begin(&id("a"), false).err(), Some(ArmingError::UnderWay));
         assert_eq!(arming.arm(&id("a"), None, Instant::now() + HOUR), Err(ArmingError::UnderWay));
-        first.failed("authorization_pending".to_owned());
+        first.failed("authorization_pending".to_owned(), false);
         drop(first);
         assert_eq!(arming.list()[0].1.failed.as_deref(), Some("authorization_pending"));
         // Another try.
@@ -290,15 +332,46 @@ mod tests {
     #[test]
     fn what_is_made_waits_for_a_yes_and_is_given_once() {
         let arming = armed(HOUR);
-        assert_eq!(arming.take(&id("a")).err(), Some(ArmingError::NotMade));
-        let mut hears = arming.begin(&id("a"), false).unwrap().made("work".to_owned(), record(), false);
+        assert_eq!(arming.take(&id("a"), "1").err(), Some(ArmingError::NotMade));
+        let mut hears = arming.begin(&id("a"), false).unwrap().made(shown("1"), Some(record()), false);
         assert_eq!(arming.begin(&id("a"), false).err(), Some(ArmingError::UnderWay));
         assert!(hears.try_recv().is_err());
-        let made = arming.take(&id("a")).unwrap();
+        let made = arming.take(&id("a"), "1").unwrap();
         arming.put_back(&id("a"), made, "the disk is full".to_owned());
-        assert!(arming.take(&id("a")).unwrap().tell() && hears.try_recv().is_ok());
-        assert_eq!(arming.take(&id("a")).err(), Some(ArmingError::NotArmed));
+        assert!(arming.take(&id("a"), "1").unwrap().tell() && hears.try_recv().is_ok());
+        assert_eq!(arming.take(&id("a"), "1").err(), Some(ArmingError::NotArmed));
         assert_eq!(arming.begin(&id("a"), false).err(), Some(ArmingError::NotArmed));
+    }
+
+    /// A yes is to the login that was looked at, whatever has taken its place.
+    #[test]
+    fn a_yes_to_another_login_keeps_none() {
+        let arming = armed(HOUR);
+        let _first = arming.begin(&id("a"), false).unwrap().made(shown("1"), Some(record()), false);
+        arming.disarm(&id("a"));
+        arming.arm(&id("a"), None, Instant::now() + HOUR).unwrap();
+        let mut hears = arming.begin(&id("a"), false).unwrap().made(shown("2"), Some(record()), false);
+        for stale in ["1", "", "22"] {
+            assert_eq!(arming.take(&id("a"), stale).err(), Some(ArmingError::Another));
+        }
+        assert_eq!(hears.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        assert!(arming.take(&id("a"), "2").unwrap().tell());
+    }
+
+    #[test]
+    fn a_provider_whose_answers_nobody_can_use_is_not_asked_without_end() {
+        let arming = armed(HOUR);
+        for _ in 0..UNUSABLE {
+            // What the provider just says is none.
+            for unusable in [false, true] {
+                arming.begin(&id("a"), false).unwrap().failed("why".to_owned(), unusable);
+            }
+        }
+        assert_eq!(arming.begin(&id("a"), false).err(), Some(ArmingError::Spent));
+        assert_eq!(arming.take(&id("a"), "").err(), Some(ArmingError::Spent));
+        assert_eq!(arming.list()[0].1.failed.as_deref(), Some("why"));
+        arming.arm(&id("a"), None, Instant::now() + HOUR).unwrap();
+        assert!(arming.begin(&id("a"), false).is_ok());
     }
 
     #[test]
@@ -310,21 +383,21 @@ mod tests {
         arming.forget(&id("a"));
         assert!(!arming.concerns(&id("a")));
         let arming = armed(HOUR);
-        let mut hears = arming.begin(&id("a"), false).unwrap().made("work".to_owned(), record(), false);
+        let mut hears = arming.begin(&id("a"), false).unwrap().made(shown("1"), Some(record()), false);
         arming.disarm(&id("a"));
         assert_eq!(hears.try_recv(), Err(oneshot::error::TryRecvError::Closed));
         // Disarmed while the provider was asked: what comes then is nobody's.
         let arming = armed(HOUR);
         let attempt = arming.begin(&id("a"), false).unwrap();
         arming.disarm(&id("a"));
-        let mut hears = attempt.made("work".to_owned(), record(), false);
+        let mut hears = attempt.made(shown("1"), Some(record()), false);
         assert_eq!(hears.try_recv(), Err(oneshot::error::TryRecvError::Closed));
     }
 
     #[test]
     fn the_operator_has_time_to_look_however_late_it_came() {
         let arming = armed(Duration::from_secs(1));
-        let _hears = arming.begin(&id("a"), false).unwrap().made("work".to_owned(), record(), false);
+        let _hears = arming.begin(&id("a"), false).unwrap().made(shown("1"), Some(record()), false);
         assert!(arming.list()[0].1.left > Duration::from_secs(100));
     }
 

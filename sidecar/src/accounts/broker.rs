@@ -6,6 +6,7 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value, json};
+use understudy_policies::unique;
 
 use super::keeper::RenewError;
 use super::record::{Account, Millis, Token};
@@ -116,8 +117,9 @@ fn shown(grant: &str) -> String {
     if grant.len() <= 64 && grant.chars().all(plain) { grant.to_owned() } else { "another".to_owned() }
 }
 
+/// None if a field is there twice, as in a form.
 fn of_json(body: &[u8]) -> Option<Map<String, Value>> {
-    match serde_json::from_slice(body) {
+    match unique::parse(body) {
         Ok(Value::Object(object)) => Some(object),
         _ => None,
     }

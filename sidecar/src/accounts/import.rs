@@ -12,6 +12,7 @@ use crate::credentials::catalogue::{Catalogue, Kind, LoginFile};
 use crate::credentials::stand_in::jwt;
 use crate::credentials::{InstallationKey, SecretValue, stand_in};
 use understudy_policies::document::closest;
+use understudy_policies::is_plain;
 
 /// Of a login file; none is as large.
 pub const MOST: usize = 1 << 20;
@@ -28,6 +29,8 @@ pub struct Login<'c> {
     pub(super) scopes: Vec<String>,
     pub(super) facts: Map<String, Value>,
     pub(super) identity: Option<String>,
+    /// As whom it is to be renewed, if that is not the kind's usual client.
+    pub(super) client_id: Option<String>,
 }
 
 /// Nothing of the file is in it but names.
@@ -43,6 +46,10 @@ pub enum ImportError {
     Truncated(usize),
     #[error("it is not {0} (line {1})")]
     Not(&'static str, usize),
+    #[error(
+        "it has a field twice (line {0}), and which of the two its program takes is not known: leave one of them"
+    )]
+    Twice(usize),
     #[error("it has no `{pointer}`, so it is not {what} of a version that is known{}", hint.as_ref().map_or(String::new(), |hint| format!("; {hint}")))]
     Missing { pointer: String, what: String, hint: Option<String> },
     #[error("`{pointer}` is no token: {why}")]
@@ -61,6 +68,12 @@ pub enum ImportError {
         "account `{0}` holds another key already; give this one another name with --account, or --replace what is there"
     )]
     AnotherKey(String),
+    #[error(
+        "account `{0}` is stored already, and nothing tells whether this login is of the same account, as they do not both say whose they are; give it another name with --account, or --replace what is there"
+    )]
+    Unknown(String),
+    #[error("`{0}` is no name of an OAuth client")]
+    Client(String),
     #[error("the {0} is none of a shape that is known: {1}")]
     Shape(&'static str, String),
 }
@@ -116,6 +129,7 @@ fn read<'c>(kind: &'c Kind, format: &LoginFile, bytes: &[u8]) -> Result<Login<'c
     let file = document::parse(format.syntax, bytes).map_err(|broken| match broken {
         Broken::Truncated(line) => ImportError::Truncated(line),
         Broken::Not(syntax, line) => ImportError::Not(syntax.what(), line),
+        Broken::Twice(line) => ImportError::Twice(line),
     })?;
     let reader = Reader { file: &file, format };
     let access = reader.needed(&format.access)?;
@@ -141,7 +155,10 @@ fn read<'c>(kind: &'c Kind, format: &LoginFile, bytes: &[u8]) -> Result<Login<'c
     let facts = facts(&format.facts, &file, claims.map(Value::Object).as_ref());
     let identity = format.identity.as_ref().and_then(|name| facts.get(name)?.as_str());
     let renewed = refresh.is_some();
+    let client_id = format.client_id.as_ref().map(|pointer| reader.client(pointer)).transpose()?.flatten();
+    let usual = kind.oauth.as_ref().map(|oauth| &oauth.client_id);
     Ok(Login {
+        client_id: client_id.filter(|client| Some(client) != usual),
         kind,
         expires: said.or_else(|| expiry_of(&access)).filter(|_| renewed),
         scopes: format.scopes.as_ref().map(|pointer| reader.words(pointer)).unwrap_or_default(),
@@ -183,6 +200,17 @@ impl Reader<'_> {
                 Ok(Some(Token::new(text.clone())))
             }
             Some(_) => Err(wrong("it is not a text".to_owned())),
+        }
+    }
+
+    /// RFC 6749 appendix A.1.
+    fn client(&self, pointer: &str) -> Result<Option<String>, ImportError> {
+        let plain =
+            |text: &&String| (1..=200).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+        match self.file.pointer(pointer) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) if plain(&text) => Ok(Some(text.clone())),
+            Some(_) => Err(ImportError::Client(pointer.to_owned())),
         }
     }
 
@@ -246,7 +274,7 @@ impl Login<'_> {
     }
 
     /// As people know the account.
-    pub fn whose(&self) -> Option<&str> {
+    pub fn whose(&self) -> Option<String> {
         whose(&self.facts)
     }
 
@@ -266,34 +294,47 @@ impl Login<'_> {
         }
         let same = before.is_some_and(|old| self.is_of(old));
         if let Some(old) = before.filter(|_| !same && !replace) {
+            let one_kind = old.kind == self.kind.name;
             return Err(match whose(&old.facts) {
                 None if old.refresh.is_none() => ImportError::AnotherKey(name.to_owned()),
-                whose => ImportError::Another(name.to_owned(), whose.unwrap_or(&old.kind).to_owned()),
+                _ if one_kind && (old.identity.is_none() || self.identity.is_none()) => {
+                    ImportError::Unknown(name.to_owned())
+                }
+                whose => ImportError::Another(name.to_owned(), whose.unwrap_or_else(|| old.kind.clone())),
             });
         }
-        let kept = before.filter(|old| same && old.stand_ins.id.is_some() == self.tokens.id.is_some());
-        let stand_ins = match kept {
+        let of_same = before.filter(|old| same && old.stand_ins.id.is_some() == self.tokens.id.is_some());
+        let stand_ins = match of_same {
             Some(old) => old.stand_ins.clone(),
             None => self.stand_ins(name, key, catalogue)?,
         };
-        let mut facts = before.filter(|_| same).map(|old| old.facts.clone()).unwrap_or_default();
+        let kept = before.filter(|_| same);
+        let mut facts = kept.map(|old| old.facts.clone()).unwrap_or_default();
         facts.extend(self.facts);
         Ok(Record {
             generation: before.map_or(1, |old| old.generation + 1),
             expires: self.expires,
             scopes: self.scopes,
             facts,
-            identity: self.identity,
+            // A file does not say it, and without it no renewal might succeed.
+            client_secret: kept.and_then(|old| old.client_secret.clone()),
+            client_id: self.client_id,
+            identity: self.identity.or_else(|| kept?.identity.clone()),
+            uid: kept.and_then(|old| old.uid.clone()),
             ..Record::new(&self.kind.name, self.tokens, stand_ins)
         })
     }
 
-    /// Whether it is of the same account. A key that says nothing of whose it is, is another one if it is another.
+    /// Whether it is of the same account. One that says nothing of whose it is, is another one if it is not the very same.
     fn is_of(&self, old: &Record) -> bool {
-        let told = self.identity.is_some() || self.tokens.refresh.is_some();
-        old.kind == self.kind.name
-            && old.identity == self.identity
-            && (told || old.access.expose() == self.tokens.access.expose())
+        let Tokens { access, refresh, .. } = &self.tokens;
+        let told = self.identity.is_some() && old.identity.is_some();
+        let very_same = match (refresh, &old.refresh) {
+            (Some(refresh), Some(old)) => refresh == old,
+            (None, None) => *access == old.access,
+            _ => false,
+        };
+        old.kind == self.kind.name && if told { old.identity == self.identity } else { very_same }
     }
 
     fn stand_ins(
@@ -318,9 +359,11 @@ impl Login<'_> {
     }
 }
 
-/// As people know an account.
-pub fn whose(facts: &Map<String, Value>) -> Option<&str> {
-    ["email", "user", "account-id", "subject"].iter().find_map(|name| facts.get(*name)?.as_str())
+/// As people know an account. A provider or a file may say anything, and it ends up on terminals and in logs.
+pub fn whose(facts: &Map<String, Value>) -> Option<String> {
+    let said =
+        ["email", "user", "account-id", "subject"].iter().find_map(|name| facts.get(*name)?.as_str())?;
+    Some(said.chars().filter(|c| is_plain(*c)).take(120).collect())
 }
 
 #[cfg(test)]

@@ -245,7 +245,7 @@ impl Keeper {
     }
 
     async fn send(&self, oauth: &Oauth, record: &Record, refresh: &Token) -> Result<Response, SendError> {
-        let (content_type, body) = token::request(oauth, refresh, record.client_secret.as_ref());
+        let (content_type, body) = token::request(oauth, record, refresh);
         self.client.send(Call::post(&oauth.token_endpoint, content_type, body)).await
     }
 
@@ -312,7 +312,7 @@ impl Keeper {
     }
 
     /// The same, from a thread that others wait for.
-    async fn reload_aside(&self) {
+    pub(super) async fn reload_aside(&self) {
         let reload = Arc::clone(&self.reload);
         if self.runtime.spawn_blocking(move || reload()).await.is_err() {
             tracing::error!("accounts cannot be taken over: a fault of the sidecar itself");

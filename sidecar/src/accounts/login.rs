@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
+use understudy_control::LoginMade;
+use understudy_policies::HostName;
 use zeroize::Zeroizing;
 
-use understudy_policies::HostName;
-
-use super::arming::{Arming, Attempt};
+use super::arming::{Arming, Attempt, Made};
 use super::broker::{self, Grant, Reply};
 use super::client::Call;
 use super::import::{self, Login};
 use super::keeper::Keeper;
 use super::key::{self, KeyError};
-use super::record::{Account, Millis, Record, Token, Tokens};
+use super::record::{Account, Millis, OwnAccount, Record, Token, Tokens, new_uid};
 use super::store::StoreError;
 use super::token::{self, Refused};
 use crate::credentials::Vault;
@@ -30,14 +30,19 @@ pub struct LoginRequest<'r> {
     pub bearer: Option<&'r str>,
 }
 
-/// What came of it, for the operator to look at.
-struct New {
-    account: String,
-    record: Record,
-    /// Where its program reads the key, if it is one.
-    field: Option<String>,
-    /// Whether the provider gives its programs something more after this login.
-    followed: bool,
+/// What the operator is to look at.
+enum New {
+    /// What the provider gave.
+    Given {
+        account: String,
+        record: Box<Record>,
+        /// Where its program reads the key, if it is one.
+        field: Option<String>,
+        /// Whether the provider gives its programs something more after this login.
+        followed: bool,
+    },
+    /// A key of the account that was just confirmed: the provider is not asked before the operator said yes.
+    ToBeMade { account: String, kind: String, whose: Option<String>, of: Token },
 }
 
 /// Why a login inside a container came to nothing.
@@ -88,25 +93,52 @@ impl Keeper {
     /// Asks the provider for what a container's program asked, and waits for the operator. The reply holds stand-ins, or
     /// says why there are none; then the account's name, if there is one.
     pub async fn log_in(&self, mut attempt: Attempt, asked: LoginRequest<'_>) -> (Reply, Option<String>) {
-        match self.made(&mut attempt, asked).await {
-            Ok(New { account: name, record, field, followed }) => {
-                let account = record.account(&name);
-                let hears = attempt.made(name.clone(), record, followed);
-                tracing::warn!("a container logged in to account `{name}`: see `understudy login armed`");
-                match hears.await {
-                    Ok(()) => (self.reply(&account, field.as_deref()), Some(name)),
-                    Err(_) => (failed(&LoginError::NotConfirmed), None),
-                }
-            }
+        let new = match self.made(&mut attempt, asked).await {
+            Ok(new) => new,
             Err(error) => {
-                attempt.failed(error.to_string());
-                (failed(&error), None)
+                attempt.failed(error.to_string(), error.is_unusable());
+                return (failed(&error), None);
+            }
+        };
+        let answered = self.answered(attempt, new, asked).await;
+        match answered {
+            Ok((reply, name)) => (reply, Some(name)),
+            Err(error) => (failed(&error), None),
+        }
+    }
+
+    async fn answered(
+        &self,
+        attempt: Attempt,
+        new: New,
+        asked: LoginRequest<'_>,
+    ) -> Result<(Reply, String), LoginError> {
+        match new {
+            New::Given { account: name, record, field, followed } => {
+                let (shown, uid) = shown(&name, &record.kind, import::whose(&record.facts), false)?;
+                let record = record.of_uid(uid.clone());
+                let account = record.account(&name);
+                confirmed(attempt, (shown, uid), Some(record), followed).await?;
+                Ok((self.reply(&account, field.as_deref()), name))
+            }
+            New::ToBeMade { account, kind, whose, of } => {
+                let (shown, uid) = shown(&account, &kind, whose, true)?;
+                confirmed(attempt, (shown, uid.clone()), None, false).await?;
+                self.make_key(OwnAccount { name: account, uid }, asked, &of).await
             }
         }
     }
 
-    /// Keeps an account that the operator confirmed: on disk, then in force. Never in the place of another.
-    pub fn keep_login(&self, name: &str, record: &Record) -> Result<(), KeepError> {
+    /// Keeps what the operator confirmed: on disk, then in force. A key that is to be made is kept once it is.
+    pub fn keep_login(&self, made: &Made) -> Result<(), KeepError> {
+        match &made.record {
+            Some(record) => self.keep_new(&made.shown.account, record),
+            None => Ok(()),
+        }
+    }
+
+    /// Never in the place of another.
+    fn keep_new(&self, name: &str, record: &Record) -> Result<(), KeepError> {
         match self.store.write(name, record, None) {
             Ok(()) => {
                 self.reload();
@@ -146,10 +178,10 @@ impl Keeper {
         let record = login.record(&name, (key, vault.catalogue()), None, false);
         let record = record.map_err(|error| LoginError::Unusable(error.to_string()))?;
         let client_secret = asked.grant.client_secret.clone();
-        let record = Record { said, renewed: Millis::now(), client_secret, ..record };
+        let record = Box::new(Record { said, renewed: Millis::now(), client_secret, ..record });
         let mut keys = vault.catalogue().all_key_logins();
         let followed = keys.any(|(_, login)| login.follows.as_ref() == Some(&kind.name));
-        Ok(New { account: name, record, field: None, followed })
+        Ok(New::Given { account: name, record, field: None, followed })
     }
 
     async fn made_key(
@@ -158,13 +190,62 @@ impl Keeper {
         asked: LoginRequest<'_>,
         (vault, kind, login): (&Vault, &Kind, &KeyLogin),
     ) -> Result<New, LoginError> {
-        let endpoint = login.endpoint.at(asked.path).ok_or(LoginError::Path)?;
-        let name = attempt.account().unwrap_or(&login.name).to_owned();
-        self.is_free(&name).await?;
-        let mut call = asked.call(&endpoint);
+        let account = attempt.account().unwrap_or(&login.name).to_owned();
+        self.is_free(&account).await?;
         if login.follows.is_some() {
-            call = call.with_bearer(&self.just_confirmed(attempt, asked.bearer).await?);
+            let before = self.just_confirmed(attempt, asked.bearer).await?;
+            let whose = import::whose(&before.facts);
+            return Ok(New::ToBeMade { account, kind: kind.name.clone(), whose, of: before.access });
         }
+        let record = Box::new(self.ask_for_key(&account, asked, (vault, kind, login), None).await?);
+        Ok(New::Given { account, record, field: Some(login.field.clone()), followed: false })
+    }
+
+    /// Once, after the operator said yes.
+    async fn make_key(
+        &self,
+        OwnAccount { name: account, uid }: OwnAccount,
+        asked: LoginRequest<'_>,
+        of: &Token,
+    ) -> Result<(Reply, String), LoginError> {
+        let vault = self.vault.current();
+        let mut keys = vault.catalogue().key_logins(asked.host, asked.path);
+        let (kind, login) = keys.find(|(_, login)| login.follows.is_some()).ok_or(LoginError::Client)?;
+        let made = async {
+            let record = self.ask_for_key(&account, asked, (&vault, kind, login), Some(of)).await?;
+            let record = record.of_uid(uid);
+            let (store, name, kept) = (self.store.clone(), account.clone(), record.clone());
+            let written = self.runtime.spawn_blocking(move || store.write(&name, &kept, None)).await;
+            match written.map_err(|_| LoginError::Internal)? {
+                Err(StoreError::Changed(name)) => return Err(LoginError::Stored(name)),
+                written => written?,
+            }
+            self.reload_aside().await;
+            Ok(record)
+        };
+        match made.await {
+            Ok(record) => Ok((self.reply(&record.account(&account), Some(&login.field)), account)),
+            Err(error) => {
+                tracing::error!("account `{account}`: its key, which was confirmed, is not kept: {error}");
+                Err(error)
+            }
+        }
+    }
+
+    /// The key that the provider makes, for the account `of` if one is given.
+    async fn ask_for_key(
+        &self,
+        name: &str,
+        asked: LoginRequest<'_>,
+        (vault, kind, login): (&Vault, &Kind, &KeyLogin),
+        of: Option<&Token>,
+    ) -> Result<Record, LoginError> {
+        let endpoint = login.endpoint.at(asked.path).ok_or(LoginError::Path)?;
+        let call = asked.call(&endpoint);
+        let call = match of {
+            Some(token) => call.with_bearer(token),
+            None => call,
+        };
         let response = self.client.send(call).await;
         let response = response.map_err(|error| LoginError::Send(error.to_string()))?;
         let answer = key::answer(login, response.status, &response.body).map_err(|error| match error {
@@ -184,21 +265,21 @@ impl Keeper {
         let key = vault.key().ok_or(LoginError::Internal)?;
         let identity = kind.identity().and_then(|name| facts.get(name)?.as_str()).map(str::to_owned);
         let tokens = Tokens { access: answer.key, refresh: None, id: None };
-        let made = Login { kind, tokens, expires: None, scopes: Vec::new(), facts, identity };
-        let record = made.record(&name, (key, vault.catalogue()), None, false);
+        let made =
+            Login { kind, tokens, expires: None, scopes: Vec::new(), facts, identity, client_id: None };
+        let record = made.record(name, (key, vault.catalogue()), None, false);
         let record = record.map_err(|error| LoginError::Unusable(error.to_string()))?;
-        let record = Record { said: answer.said, renewed: Millis::now(), ..record };
-        Ok(New { account: name, record, field: Some(login.field.clone()), followed: false })
+        Ok(Record { said: answer.said, renewed: Millis::now(), ..record })
     }
 
-    /// The token of the account that the operator confirmed just now, if `bearer` is its stand-in.
-    async fn just_confirmed(&self, attempt: &Attempt, bearer: Option<&str>) -> Result<Token, LoginError> {
+    /// The account that the operator confirmed just now, if `bearer` is its stand-in.
+    async fn just_confirmed(&self, attempt: &Attempt, bearer: Option<&str>) -> Result<Record, LoginError> {
         let name = attempt.after().ok_or(LoginError::NotAfter)?.to_owned();
         let store = self.store.clone();
         let read = self.runtime.spawn_blocking(move || store.read(&name)).await;
         let record = read.map_err(|_| LoginError::Internal)??;
         match bearer == Some(record.stand_ins.access.as_str()) {
-            true => Ok(record.access),
+            true => Ok(record),
             false => Err(LoginError::NotAfter),
         }
     }
@@ -238,6 +319,42 @@ impl LoginRequest<'_> {
             Encoding::Form => "application/x-www-form-urlencoded",
         };
         Call::post(endpoint, content_type, Zeroizing::new(self.body.to_vec()))
+    }
+}
+
+/// Waits for the operator.
+async fn confirmed(
+    attempt: Attempt,
+    (shown, uid): (LoginMade, String),
+    record: Option<Record>,
+    followed: bool,
+) -> Result<(), LoginError> {
+    let name = shown.account.clone();
+    let hears = attempt.made((shown, uid), record, followed);
+    tracing::warn!("a container logged in to account `{name}`: see `understudy login armed`");
+    hears.await.map_err(|_| LoginError::NotConfirmed)
+}
+
+/// With the uid that its account gets, whose beginning is the code.
+fn shown(
+    account: &str,
+    kind: &str,
+    whose: Option<String>,
+    to_be_made: bool,
+) -> Result<(LoginMade, String), LoginError> {
+    let uid = new_uid().map_err(|_| LoginError::Internal)?;
+    let code = uid.chars().take(8).collect();
+    Ok((LoginMade { account: account.to_owned(), kind: kind.to_owned(), whose, code, to_be_made }, uid))
+}
+
+impl LoginError {
+    /// Whether the provider may have made something that nobody has now.
+    fn is_unusable(&self) -> bool {
+        let of_answer = |refused: &Refused| match refused {
+            Refused::NotJson | Refused::NoToken(_) | Refused::TooLarge => true,
+            Refused::Ended(_) | Refused::Code { .. } | Refused::Status(_) | Refused::Redirect(_) => false,
+        };
+        matches!(self, Self::Unusable(_)) || matches!(self, Self::Provider(refused) if of_answer(refused))
     }
 }
 

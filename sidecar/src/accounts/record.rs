@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
@@ -40,12 +41,20 @@ pub struct Record {
     /// Of the installed program that logged in (RFC 8252 section 8.5), where it sent one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<Token>,
+    /// The client that it is renewed as, if it is not the kind's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// Random, and the same for as long as it is the same account under that name. None: of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
 }
 
 /// What is known of an account, without its tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Account {
     pub name: String,
+    /// As [`Record::uid`].
+    pub uid: Option<String>,
     pub generation: u64,
     pub expires: Option<Millis>,
     pub renewed: Millis,
@@ -111,7 +120,15 @@ impl Record {
             stand_ins,
             ended: None,
             client_secret: None,
+            client_id: None,
+            uid: None,
         }
+    }
+
+    /// The same as the account of that uid.
+    #[must_use]
+    pub fn of_uid(self, uid: String) -> Self {
+        Self { uid: Some(uid), ..self }
     }
 
     pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
@@ -139,6 +156,7 @@ impl Record {
         facts.insert("scopes".to_owned(), Value::from(self.scopes.clone()));
         Account {
             name: name.to_owned(),
+            uid: self.uid.clone(),
             generation: self.generation,
             expires: self.expires,
             renewed: self.renewed,
@@ -165,6 +183,24 @@ impl Token {
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
+}
+
+/// An account that a container was given because its own program logged in to it: another one of that name is another one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OwnAccount {
+    pub name: String,
+    /// As [`Record::uid`].
+    pub uid: String,
+}
+
+/// A [`Record::uid`] that no other account has.
+///
+/// # Errors
+/// The system gives no random numbers.
+pub fn new_uid() -> Result<String, ring::error::Unspecified> {
+    let mut uid = [0_u8; 16];
+    SystemRandom::new().fill(&mut uid)?;
+    Ok(uid.map(|byte| format!("{byte:02x}")).concat())
 }
 
 /// In a time that depends on the lengths only.

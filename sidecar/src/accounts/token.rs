@@ -48,18 +48,16 @@ pub enum Refused {
     TooLarge,
 }
 
-/// What is sent: its type, and the body.
-pub fn request(
-    oauth: &Oauth,
-    refresh: &Token,
-    client_secret: Option<&Token>,
-) -> (&'static str, Zeroizing<Vec<u8>>) {
+/// What is sent for `record`: its type, and the body. Nothing of what a client said when it asked for new tokens: one answer is
+/// for all that share the account, and a `scope` of one of them could narrow it for the others (RFC 6749 section 6).
+pub fn request(oauth: &Oauth, record: &Record, refresh: &Token) -> (&'static str, Zeroizing<Vec<u8>>) {
     // What the operator says goes before what the program that logged in said.
-    let secret = oauth.client_secret.as_deref().or(client_secret.map(Token::expose));
+    let secret = oauth.client_secret.as_deref().or(record.client_secret.as_ref().map(Token::expose));
+    let client = record.client_id.as_ref().unwrap_or(&oauth.client_id);
     let fields = [
         ("grant_type", Some("refresh_token")),
         ("refresh_token", Some(refresh.expose())),
-        ("client_id", Some(oauth.client_id.as_str())),
+        ("client_id", Some(client.as_str())),
         ("client_secret", secret),
     ];
     let fields = fields.into_iter().filter_map(|(name, value)| Some((name, value?)));
@@ -110,10 +108,17 @@ pub(super) fn code(object: &Map<String, Value>) -> Option<String> {
     let error = object.get("error");
     let of_object = error.and_then(|error| error.get("code").or_else(|| error.get("type")));
     let code = of_object.or(error).or_else(|| object.get("code"))?.as_str()?;
-    // It ends up in logs.
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    let fits = (1..=64).contains(&code.len()) && code.chars().all(plain);
-    fits.then(|| code.to_owned())
+    // It ends up in logs, and in containers.
+    is_words(code).then(|| code.to_owned())
+}
+
+/// A few short words with hardly a digit: no token, key or UUID is.
+fn is_words(code: &str) -> bool {
+    let separator = |c: char| matches!(c, '_' | '-' | '.');
+    let mut words = code.split(separator);
+    let digits = code.bytes().filter(u8::is_ascii_digit).count();
+    let word = |word: &str| word.len() <= 20 && word.bytes().all(|b| b.is_ascii_alphanumeric());
+    !code.is_empty() && code.len() <= 64 && digits <= 6 && words.all(word)
 }
 
 fn read(mut object: Map<String, Value>) -> Result<Answer, Refused> {
@@ -181,6 +186,7 @@ impl Answer {
             scopes: scopes.unwrap_or_default(),
             facts,
             identity,
+            client_id: None,
         };
         match told {
             Value::Object(said) => Ok((login, said)),

@@ -25,8 +25,9 @@ use understudy_control::{
 };
 use understudy_policies::{HostName, Rule};
 
+use crate::accounts::Arming;
+use crate::accounts::arming::Made;
 use crate::accounts::login::KeepError;
-use crate::accounts::{Arming, Record};
 use crate::attach::descriptors::{Sockets, verify};
 use crate::attach::own_logins::OwnLogins;
 use crate::attach::revocations::Revocations;
@@ -57,10 +58,9 @@ pub type MayDecide = Box<dyn Fn(&Rule, &[ManagedFile]) -> Result<(), Refusal> + 
 pub type ReportSecrets = Box<dyn Fn(&Holders) -> Vec<SecretStatus> + Send + Sync>;
 /// Whom other protocols let in at a host and port, of a container with these grants.
 pub type Admit = Box<dyn Fn(&Grants, &HostName, u16) -> Doors + Send + Sync>;
-/// Keeps the account of that name, and gives the secrets that are declared to be it, each with whether it may be granted to
+/// Keeps the account of that login, if there is one yet, and gives the secrets that are declared to be it, each with whether it may be granted to
 /// the container that logged in.
-pub type KeepLogin =
-    Box<dyn Fn(&Asked, &str, &Record) -> Result<Vec<(String, bool)>, KeepError> + Send + Sync>;
+pub type KeepLogin = Box<dyn Fn(&Asked, &Made) -> Result<Vec<(String, bool)>, KeepError> + Send + Sync>;
 pub type Start = Box<dyn Fn(Arc<Container>, Sockets, Vec<Leased>) -> std::io::Result<()> + Send + Sync>;
 
 /// What the registry is built on.
@@ -217,6 +217,7 @@ impl Registry {
     pub fn detach(&self, id: &ContainerId) {
         let mut known = self.known();
         let was = known.remove(id);
+        self.parts.own_logins.used(id);
         let identity = was.as_ref().map_or(id, |entry| shared::identity(id, entry)).clone();
         if was.is_none_or(|was| release(&known, was)) {
             self.parts.arming.forget(&identity);
@@ -297,6 +298,13 @@ impl Registry {
         for container in shared::containers(&self.known()) {
             container.renewed(vault);
         }
+        // Of a login that was made inside, another account may have the name by now.
+        let has_own =
+            |entry: &Known| matches!(entry, Known::Attached(attached) if !attached.asked.own.is_empty());
+        let any = self.known().values().any(has_own);
+        if any {
+            self.reconsider();
+        }
     }
 
     /// Forgets what was prepared and never attached, and decisions whose time is over.
@@ -331,6 +339,7 @@ impl Registry {
         let mut terms = (self.parts.decide_terms)(prepare)?;
         terms.asked.own.extend(self.parts.own_logins.of(&prepare.id));
         if self.parts.own_logins.is_known(&prepare.id) {
+            self.parts.own_logins.used(&prepare.id);
             self.parts.arming.remember(&prepare.id);
         }
         Ok(terms)

@@ -80,12 +80,12 @@ fn handle(registry: &Registry, request: Request, descriptors: Vec<OwnedFd>) -> R
             Decided::Kept(decision) => Reply::Decided(decision),
             Decided::Answered(questions) => Reply::Answered { questions },
         }),
-        Request::ArmLogin(wanted) => registry.arm_login(&wanted).map(|()| Reply::Done),
+        Request::ArmLogin(wanted) => registry.arm_login(&wanted).map(|armed| Reply::Armed(vec![armed])),
         Request::ArmedLogins => Ok(Reply::Armed(registry.armed_logins())),
-        Request::AnswerLogin { container, keep: true } => {
-            registry.keep_login(&container).map(Reply::LoginKept)
+        Request::AnswerLogin { container, keep: Some(code) } => {
+            registry.keep_login(&container, &code).map(Reply::LoginKept)
         }
-        Request::AnswerLogin { container, keep: false } => {
+        Request::AnswerLogin { container, keep: None } => {
             registry.forget_login(&container).map(|()| Reply::Done)
         }
         Request::Withdraw { number } => registry.withdraw(number).map(Reply::Decided),

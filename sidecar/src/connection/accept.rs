@@ -29,6 +29,9 @@ use crate::proxy::{Conn, Downstream, Gateway, Replay, Wire};
 use crate::reason::Reason;
 use crate::workers::Seat;
 
+/// Connections beyond a container's limit that are told so at the same time; more are reset at once.
+const TOLD_AT_ONCE: u64 = 32;
+
 /// Serves one listening socket of a container, and ends what runs when its time is over. Returns once the container is
 /// revoked; its connections end by then, too.
 pub async fn serve(listener: TcpListener, container: Arc<Container>, gateway: Arc<Gateway>) {
@@ -157,9 +160,14 @@ async fn establish(
     line: &mut Line,
     worker: usize,
 ) -> Result<Established, Fault> {
-    if container.counters.open_connections.load(Relaxed) > gateway.limits().connections {
-        refusal::reset(stream);
-        return Err(Fault::new(Reason::Overloaded, "too many open connections"));
+    let (open, most) = (container.counters.open_connections.load(Relaxed), gateway.limits().connections);
+    if open > most {
+        let fault = Fault::new(Reason::Overloaded, "too many open connections");
+        match open - most {
+            ..=TOLD_AT_ONCE => refusal::too_many(stream, &fault).await,
+            _ => refusal::reset(stream),
+        }
+        return Err(fault);
     }
     let destination = match destination(&stream, gateway) {
         Ok(destination) => destination,
@@ -265,7 +273,11 @@ async fn establish(
                 Ok(Established::Splice(Splice { permit, stream, first: first.freeze(), by: By::Tcp, silent }))
             }
             Err(fault) => {
-                refusal::reset(stream);
+                let host = match &origin {
+                    Origin::Name(host) => Some((host, gateway.leaves())),
+                    _ => None,
+                };
+                refusal::tell(stream, first.freeze(), &fault, host).await;
                 Err(fault)
             }
         },

@@ -1,19 +1,28 @@
 //! What a connection is, from its first bytes. Pure, bounded, linear in what arrives.
 
+use std::ops::RangeInclusive;
+
 use rustls::server::Acceptor;
 
 /// At most this many bytes are looked at.
 pub const LIMIT: usize = 32 * 1024;
 /// A request line that is longer is judged by its beginning.
 const LONGEST_LINE: usize = 8 * 1024;
-const LONGEST_METHOD: usize = 24;
 /// More TLS records than a real client splits its hello into; bounds the work on one-byte records.
 const MOST_RECORDS: usize = 64;
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// With which version 2 of the PROXY protocol begins (its specification, section 2.2).
+const PROXY2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+/// As a client of SSL 2 sends it (RFC 5246 appendix E.2), which servers of TLS may take: a length of two bytes, the first
+/// of which is one of these, its type, and the version that it asks for.
+const SSL2_LENGTH: RangeInclusive<u8> = 0x80..=0xcf;
+const SSL2_HELLO: u8 = 1;
 const HANDSHAKE_RECORD: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 /// RFC 8446 section 5.1: the content of a record.
 const LONGEST_RECORD: usize = 16 * 1024;
+
+const PROXY: &str = "a PROXY protocol header, behind which anything could follow";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Classified {
@@ -39,7 +48,8 @@ pub struct Hello {
     pub alpn: Vec<Vec<u8>>,
 }
 
-/// The first rule that fits: TLS by its record header, HTTP/2 by its preface, HTTP/1 by its request line.
+/// The first rule that fits: TLS by its record header, HTTP/2 by its preface, HTTP/1 by its request line. What goes before
+/// either in front of servers that take that (the PROXY protocol) and older forms of both are `Malformed`.
 pub fn classify(bytes: &[u8]) -> Classified {
     match bytes.first() {
         None => Classified::NeedMore { at_least: 1 },
@@ -48,7 +58,23 @@ pub fn classify(bytes: &[u8]) -> Classified {
             Classified::NeedMore { at_least: bytes.len() + 1 }
         }
         Some(_) if bytes.starts_with(HTTP2_PREFACE) => Classified::Http2Preface,
+        Some(_) if PROXY2.starts_with(bytes) && bytes.len() < PROXY2.len() => {
+            Classified::NeedMore { at_least: bytes.len() + 1 }
+        }
+        Some(_) if bytes.starts_with(PROXY2) => Classified::Malformed { why: PROXY },
+        Some(first) if SSL2_LENGTH.contains(first) => ssl2(bytes),
         Some(_) => http1(bytes),
+    }
+}
+
+/// What else begins with such a byte is another protocol.
+fn ssl2(bytes: &[u8]) -> Classified {
+    match bytes.get(2..).unwrap_or_default() {
+        [] | [SSL2_HELLO] | [SSL2_HELLO, 0] => Classified::NeedMore { at_least: bytes.len() + 1 },
+        [SSL2_HELLO, 3, ..] | [SSL2_HELLO, 0, 2, ..] => {
+            Classified::Malformed { why: "TLS hello in the form of SSL 2" }
+        }
+        _ => Classified::Other,
     }
 }
 
@@ -114,43 +140,50 @@ fn hello(mut records: &[u8]) -> Classified {
 }
 
 /// RFC 9112 section 3: method, space, target, space, version; and what servers take for it besides (section 2.2 and 3): empty
-/// lines before it, methods in any letters, more than one space. That is no request here, but no other protocol either.
+/// lines and white space before it, methods in any letters, more than one space, and what else is white. That is no request
+/// here, but no other protocol either.
 fn http1(bytes: &[u8]) -> Classified {
     let head = bytes.get(..bytes.len().min(LONGEST_LINE)).unwrap_or(bytes);
     let more = match head.len() < LONGEST_LINE {
         true => Classified::NeedMore { at_least: bytes.len() + 1 },
         false => Classified::Http1,
     };
-    let empty = head.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-    let (_, line) = head.split_at(empty);
-    let method = line.iter().take_while(|byte| is_token(**byte)).count();
-    let (method, rest) = line.split_at(method);
-    if method.len() > LONGEST_METHOD || method.is_empty() && !rest.is_empty() {
+    let (before, line) = split(head, |byte| is_space(byte) || byte == b'\n');
+    let (method, rest) = split(line, is_token);
+    if method.is_empty() && !rest.is_empty() {
         return Classified::Other;
     }
-    let spaces = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-    let (spaces, target) = rest.split_at(spaces);
+    let (spaces, target) = split(rest, is_space);
     let is_graphic = target.first().is_none_or(u8::is_ascii_graphic);
     if !rest.is_empty() && (spaces.is_empty() || !is_graphic) {
         return Classified::Other;
     }
     let Some(end) = line.iter().position(|byte| *byte == b'\n') else { return more };
     let (line, _) = line.split_at(end);
-    let text = line.trim_ascii_end();
-    let version = text.rsplit(|byte| matches!(byte, b' ' | b'\t')).next().unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
     let upper = method.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'-');
-    let plain = empty == 0 && upper && spaces == b" " && text == line.strip_suffix(b"\r").unwrap_or(line);
-    match version {
-        b"HTTP/1.1" | b"HTTP/1.0" if plain => Classified::Http1,
-        b"HTTP/1.1" | b"HTTP/1.0" => {
+    let plain = before.is_empty() && upper && spaces == b" " && !line.last().copied().is_some_and(is_space);
+    let words = || line.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
+    let is_version = |word: &[u8]| word.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"HTTP/"));
+    match words().next_back() {
+        Some(b"HTTP/1.1" | b"HTTP/1.0") if plain => Classified::Http1,
+        Some(b"HTTP/1.1" | b"HTTP/1.0") => {
             Classified::Malformed { why: "HTTP request line that is not well-formed" }
         }
-        _ if version.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"HTTP/")) => {
-            Classified::Malformed { why: "HTTP version that does not exist" }
-        }
+        _ if words().any(is_version) => Classified::Malformed { why: "HTTP version that does not exist" },
         _ if method == b"GET" && target.starts_with(b"/") => Classified::Malformed { why: "HTTP/0.9" },
+        _ if method == b"PROXY" => Classified::Malformed { why: PROXY },
         _ => Classified::Other,
     }
+}
+
+fn split(bytes: &[u8], is: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
+    bytes.split_at(bytes.iter().take_while(|byte| is(**byte)).count())
+}
+
+/// What may part the words of a request line (RFC 9112 section 3); of it, only the first is well-formed.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r')
 }
 
 /// RFC 9110 section 5.6.2.

@@ -10,6 +10,9 @@ use crate::credentials::{Grants, Vault};
 pub struct Doors {
     pub ssh: Admission,
     pub postgres: Door,
+    /// Whether TLS is decrypted there, whatever a rule says: a secret of the installation is for that host, or gets its
+    /// tokens there.
+    pub decrypted: bool,
 }
 
 impl Doors {
@@ -17,11 +20,12 @@ impl Doors {
         Self {
             ssh: admission(vault, grants, host, port),
             postgres: admission::door(vault, grants, host, port),
+            decrypted: vault.bound_to(host).next().is_some() || vault.has_token_endpoint(host, false),
         }
     }
 
     /// Where nothing is declared.
     pub fn none() -> Self {
-        Self { ssh: Admission::NoKey, postgres: Door::NoSecret }
+        Self { ssh: Admission::NoKey, postgres: Door::NoSecret, decrypted: false }
     }
 }

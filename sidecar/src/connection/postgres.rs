@@ -29,7 +29,7 @@ pub use self::sessions::Sessions;
 
 pub(super) use self::door::ALPN;
 use self::door::Visitor;
-use self::message::{CancelKey, Opening, Startup, say};
+use self::message::{CancelKey, LONGEST_OPENING, Opening, Startup, say};
 use self::scrubber::Scrubber;
 use self::sessions::Target;
 use self::upstream::{Upstream, Use};
@@ -43,6 +43,7 @@ use crate::dns::Origin;
 use crate::operator::{ended, within_limits, within_rate};
 use crate::proxy::{Gateway, Replay};
 use crate::reason::Reason;
+use crate::tls::Leaves;
 
 /// For a side to read what it was told last, or to notice that the other one has gone.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -90,7 +91,7 @@ impl Postgres {
         let opened = timeout(gateway.limits().handshake, async {
             let visitor =
                 if direct { Visitor::direct(stream, &host, leaves).await? } else { Visitor::new(stream) };
-            visitor.opening(&host, leaves).await
+            visitor.opening(Some((&host, leaves))).await
         });
         let late = |_| Fault::new(Reason::Timeout, "no PostgreSQL client has said so in time");
         let (mut visitor, opening) = match opened.await.map_err(late)? {
@@ -340,6 +341,32 @@ async fn cancel(
     };
     let late = |_| Fault::new(Reason::UpstreamTimeout, &format!("{host}: not cancelled in time"));
     timeout(gateway.limits().handshake, talk).await.map_err(late)?
+}
+
+/// Whether a connection's first bytes are the first packet of a client, or its beginning.
+pub(super) fn is_opening(first: &[u8]) -> bool {
+    let Some((&[0, 0, high, low, a, b, c, d], _)) = first.split_first_chunk() else { return false };
+    let fits = (8..=LONGEST_OPENING).contains(&usize::from(u16::from_be_bytes([high, low])));
+    fits && Opening::is_code(u32::from_be_bytes([a, b, c, d]))
+}
+
+/// Tells a client for which there is no server why. With the host, TLS is spoken with it: a client that insists on it would
+/// not hear of anything else.
+pub(super) async fn turn_away(
+    stream: Replay,
+    reason: Option<Reason>,
+    text: &str,
+    host: Option<(&HostName, &Leaves)>,
+) {
+    let visitor = match Visitor::new(stream).opening(host).await {
+        Ok((visitor, _)) => visitor,
+        Err(door::Refused { visitor: Some(visitor), .. }) => visitor,
+        Err(_) => return,
+    };
+    // What is not spoken with anybody here is spoken elsewhere.
+    let reason =
+        reason.filter(|reason| *reason != Reason::ProtocolNotAllowed).unwrap_or(Reason::HostNotAllowed);
+    visitor.dismiss(&say::fatal(of_reason(Some(reason)), text)).await;
 }
 
 fn last_words(sqlstate: Option<&str>, fault: &Fault) -> Vec<u8> {

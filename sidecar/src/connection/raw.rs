@@ -23,8 +23,18 @@ pub(super) const SILENCE: Duration = Duration::from_millis(500);
 const NOT_RAW: &str = "TLS or HTTP where a rule says only `tcp = true`; allow it with a rule of its own";
 
 pub(super) fn permit(container: &Container, origin: &Origin, port: u16) -> Result<Permit, Fault> {
-    let Origin::Name(name) = origin else {
-        return Err(Fault::new(Reason::ProtocolNotAllowed, "neither TLS nor HTTP"));
+    let name = match origin {
+        Origin::Name(name) => name,
+        Origin::Sink => {
+            return Err(Fault::new(
+                Reason::ProtocolNotAllowed,
+                "neither TLS nor HTTP, to a host that no rule allows",
+            ));
+        }
+        Origin::NeverLookedUp | Origin::Literal => {
+            let detail = "neither TLS nor HTTP, to an address that no name was looked up for";
+            return Err(Fault::new(Reason::ProtocolNotAllowed, detail));
+        }
     };
     let permit = decide_raw(&container.rights().policy, name, port);
     let permit = permit.map_err(Fault::of)?;

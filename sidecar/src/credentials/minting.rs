@@ -181,6 +181,19 @@ mod tests {
         }
     }
 
+    /// The provider's own host is looked after by `proxy::token_endpoint`.
+    #[test]
+    fn a_key_of_an_account_is_made_at_no_gateway() {
+        let text = "[gateway]\nlike = \"claude-account\"\naccount = \"work\"\nhosts = [\"gateway.example\"]\ngrant-to = { harnesses = [\"claude-code\"] }\n";
+        let key = ("POST", "gateway.example", "/api/oauth/claude_cli/create_api_key");
+        let refused = |text: &str, asked| {
+            checked(&vault(text, &Values::new()), &["gateway"], &["gateway"], asked).err()
+        };
+        assert_eq!(refused(text, key).map(|denial| denial.reason), Some(Reason::CredentialMinting));
+        assert_eq!(refused(text, ("POST", "gateway.example", "/v1/messages")), None);
+        assert_eq!(refused(&format!("{text}minting = [\"api-key\"]\n"), key), None);
+    }
+
     #[test]
     fn the_denial_names_the_endpoint_what_it_creates_and_the_switch() {
         let vault = stand("");

@@ -15,6 +15,8 @@ use super::holdings::HeldValue;
 use super::source::Source;
 use super::terms;
 use super::vault::{Secret, Vault};
+use crate::accounts::Account;
+use crate::accounts::record::OwnAccount;
 use crate::operator::Mode;
 
 #[derive(Debug, Clone, Default)]
@@ -35,7 +37,7 @@ pub struct Asked {
     pub granted: Grants,
     /// Accounts that its own program logged in to, and that the operator confirmed: whatever secrets are declared to be
     /// them now.
-    pub own: BTreeSet<String>,
+    pub own: BTreeSet<OwnAccount>,
     /// Without environment and arguments, which are not looked at again.
     pub prepare: Prepare,
 }
@@ -68,10 +70,14 @@ impl Asked {
     }
 
     /// Secrets that are declared to be that account, each with whether the container may have it.
-    pub fn of_account(&self, vault: &Vault, account: &str) -> Vec<(String, bool)> {
+    pub fn of_account(&self, vault: &Vault, own: &OwnAccount) -> Vec<(String, bool)> {
         let image = self.prepare.image.as_ref();
         let declared = vault.declarations().filter(|declaration| match &declaration.source {
-            Source::Account(name) => name == account,
+            // What cannot be used gives nothing, whichever account it is.
+            Source::Account(name) if *name == own.name => vault
+                .secret(&declaration.name)
+                .and_then(Secret::account)
+                .is_none_or(|account| is_same(account, own)),
             _ => false,
         });
         let may = |declaration: &Declaration| {
@@ -83,6 +89,11 @@ impl Asked {
     fn annotation(&self, key: &str) -> Option<&str> {
         self.prepare.annotations.get(key).map(String::as_str)
     }
+}
+
+/// Of the name alone another account may have been stored since.
+fn is_same(account: &Account, own: &OwnAccount) -> bool {
+    account.uid.as_ref() == Some(&own.uid)
 }
 
 fn values(grants: &Grants, vault: &Vault) -> Vec<HeldValue> {
@@ -126,6 +137,7 @@ mod tests {
 
     use super::super::fixture::{Values, declared, vault};
     use super::*;
+    use crate::accounts::record::{Record, StandIns, Token, Tokens};
 
     fn asked() -> Asked {
         let prepare = Prepare {
@@ -144,6 +156,23 @@ mod tests {
         asked
     }
 
+    fn own(name: &str) -> OwnAccount {
+        OwnAccount { name: name.to_owned(), uid: "a-uid".to_owned() }
+    }
+
+    /// One of that name that was stored later, or before accounts were told apart, is another one.
+    #[test]
+    fn an_account_that_took_the_place_of_the_one_that_was_confirmed_is_not_it() {
+        let token = |text: &str| Token::new(text.to_owned());
+        let tokens = Tokens { access: token("access"), refresh: None, id: None };
+        let record = Record::new("chatgpt-account", tokens, StandIns::default());
+        for (uid, expected) in [(Some("a-uid"), true), (Some("another"), false), (None, false)] {
+            let mut record = record.clone();
+            record.uid = uid.map(str::to_owned);
+            assert_eq!(is_same(&record.account("mine"), &own("mine")), expected, "{uid:?}");
+        }
+    }
+
     /// An account is what was confirmed, and not what a secret is called.
     #[test]
     fn a_login_made_inside_is_an_account_whatever_its_secret_is_called() {
@@ -153,7 +182,7 @@ mod tests {
             );
             vault(&text, &Values::new())
         };
-        let asked = Asked { own: ["mine".to_owned()].into(), ..asked() };
+        let asked = Asked { own: [own("mine")].into(), ..asked() };
         let policies = policies("[[allow]]\nhost = \"a.example\"\n");
         let granted =
             |vault: &Vault| rights(&asked, &Harnesses::load(None), &policies, vault).unwrap().grants.names();

@@ -17,6 +17,8 @@ use toml::Spanned;
 use understudy_policies::HostName;
 use understudy_policies::document::OneOrMany;
 
+use super::servers::Servers;
+
 /// The port of SSH (RFC 4253 section 4).
 const PORT: u16 = 22;
 
@@ -26,9 +28,7 @@ const USER: &str = "git";
 /// Where a key logs in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// Never empty.
-    hosts: Vec<HostName>,
-    port: u16,
+    servers: Servers,
     user: String,
     /// SHA-256. Empty: those that are built in for each host.
     host_keys: Vec<Fingerprint>,
@@ -44,15 +44,15 @@ pub(super) struct Written<'a> {
 
 impl Server {
     pub fn is_at(&self, host: &HostName, port: u16) -> bool {
-        self.port == port && self.hosts.contains(host)
+        self.servers.is_at(host, port)
     }
 
     pub fn hosts(&self) -> &[HostName] {
-        &self.hosts
+        self.servers.hosts()
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.servers.port()
     }
 
     /// As whom it logs in, whoever the container asks for.
@@ -70,36 +70,14 @@ impl Server {
 
     /// `github.com`, or `git.example.com:2222`.
     pub fn shown_hosts(&self) -> Vec<String> {
-        let shown = |host: &HostName| match self.port {
-            PORT => host.to_string(),
-            port => format!("{host}:{port}"),
-        };
-        self.hosts.iter().map(shown).collect()
+        self.servers.shown()
     }
 }
 
 impl Written<'_> {
     /// `at` is where the secret's table begins. An error is a place in the file and what is wrong there.
     pub(super) fn server(self, at: usize) -> Result<Server, (usize, String)> {
-        let hosts = self.hosts.as_ref().ok_or_else(|| (at, "missing field `hosts`".to_owned()))?;
-        let at_hosts = hosts.span().start;
-        if hosts.get_ref().0.is_empty() {
-            return Err((at_hosts, "`hosts` is empty, so the secret could never be used".to_owned()));
-        }
-        let host = |host: &String| match host.parse() {
-            Ok(host) => Ok(host),
-            Err(_) if host.contains('*') => {
-                Err((at_hosts, format!("`hosts`: {host:?}: each server of an SSH key is named in full")))
-            }
-            Err(error) => Err((at_hosts, format!("`hosts`: {host:?}: {error}"))),
-        };
-        let hosts: Vec<HostName> = hosts.get_ref().0.iter().map(host).collect::<Result<_, _>>()?;
-        let port = match self.port {
-            Some(port) if *port.get_ref() == 0 => {
-                return Err((port.span().start, "`port` must be 1 to 65535".to_owned()));
-            }
-            port => port.map_or(PORT, Spanned::into_inner),
-        };
+        let servers = Servers::read(self.hosts.as_ref(), self.port.as_ref(), PORT, at, "an SSH key")?;
         let user = match self.user {
             Some(user) if !is_user(user.get_ref()) => {
                 let message =
@@ -124,11 +102,11 @@ impl Written<'_> {
             None => Vec::new(),
         };
         if let Some(unknown) =
-            hosts.iter().find(|host| host_keys.is_empty() && host_keys::builtin(host).is_empty())
+            servers.hosts().iter().find(|host| host_keys.is_empty() && host_keys::builtin(host).is_empty())
         {
             return Err((at, host_keys::missing(unknown)));
         }
-        Ok(Server { hosts, port, user, host_keys })
+        Ok(Server { servers, user, host_keys })
     }
 
     /// For a secret of another kind.

@@ -3,6 +3,7 @@
 
 mod several;
 
+pub mod moved;
 mod real;
 
 use std::collections::BTreeMap;
@@ -105,6 +106,7 @@ pub fn terms(
     // A home that is kept may hold the login of an earlier start, which had another account.
     let logins = harnesses.iter().flat_map(|harness| grants::logins(vault, harness, prepare.image.as_ref()));
     placement.stand_ins.extend(logins.map(|(_, secret)| secret.stand_in().to_owned()));
+    placement.stand_ins.extend_from_slice(vault.retired_stand_ins());
     placement.stand_ins.sort_unstable();
     placement.stand_ins.dedup();
     Ok(Terms {

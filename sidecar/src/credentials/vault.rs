@@ -38,6 +38,8 @@ pub struct Vault {
     /// Numbers are those of `retired_names`.
     retired: Finder,
     retired_names: Vec<String>,
+    /// In the same order.
+    retired_stand_ins: Vec<String>,
     searches: Searches,
     catalogue: Arc<Catalogue>,
     /// By which it tells stand-ins of secrets that it does not have.
@@ -176,6 +178,11 @@ impl Vault {
     pub fn retired_in(&self, text: &[u8]) -> Option<&str> {
         let number = self.retired.find(text).first().copied()?;
         self.retired_names.get(number).map(String::as_str)
+    }
+
+    /// Of secrets that cannot be used any more or are gone: a home that is kept may hold one.
+    pub(super) fn retired_stand_ins(&self) -> &[String] {
+        &self.retired_stand_ins
     }
 
     /// Whether [`Vault::retired_in`] can find anything.
@@ -321,6 +328,7 @@ impl Vault {
             stand_ins.flat_map(|(number, secret)| secret.all_known().map(move |text| (number, text)));
         self.stand_ins = Finder::new(stand_ins)?;
         let (names, retired): (Vec<_>, Vec<_>) = known.without(&self.secrets).unzip();
+        self.retired_stand_ins = retired.iter().map(|&stand_in| stand_in.to_owned()).collect();
         self.retired = Finder::new(retired.into_iter().enumerate())?;
         self.retired_names = names.into_iter().map(str::to_owned).collect();
         Ok(())

@@ -20,6 +20,7 @@ pub type Admit<'a> = &'a dyn Fn(&HostName, u16) -> Option<Doors>;
 /// By the functions that decide on it where it happens.
 pub fn explain(set: &PolicySet, mode: Mode, asked: &Asked, admit: Admit<'_>) -> Explained {
     let (host, port) = (asked.host(), asked.port());
+    let splice = Splice::of(set, asked, admit(host, port).as_ref());
     let told = |rules: Vec<Considered>| Explained {
         request: asked.to_string(),
         container: None,
@@ -30,7 +31,7 @@ pub fn explain(set: &PolicySet, mode: Mode, asked: &Asked, admit: Admit<'_>) -> 
         reason: None,
         remedy: String::new(),
         assumed: None,
-        rules: rules.into_iter().map(considered).collect(),
+        rules: rules.into_iter().map(|rule| considered(rule, splice)).collect(),
     };
     match asked {
         Asked::Web { method, target, .. } => {
@@ -229,8 +230,37 @@ pub fn text(explained: &Explained) -> String {
     text
 }
 
-fn considered(rule: Considered) -> ExplainedRule {
-    let splice = if rule.splice { ", splice: TLS is not decrypted" } else { "" };
+/// What `splice` of a rule comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Splice {
+    Holds,
+    /// Where a secret is bound, or sessions of PostgreSQL are.
+    Overruled,
+    /// It is about something else than TLS.
+    Meaningless,
+}
+
+impl Splice {
+    fn of(set: &PolicySet, asked: &Asked, doors: Option<&Doors>) -> Self {
+        let Asked::Web { .. } = asked else { return Self::Meaningless };
+        let sessions = set.is_about_postgres(asked.host(), asked.port());
+        let decrypted = doors.is_some_and(|doors| doors.decrypted || doors.postgres != Door::NoSecret);
+        if sessions || decrypted { Self::Overruled } else { Self::Holds }
+    }
+
+    fn told(self) -> &'static str {
+        match self {
+            Self::Holds => ", splice: TLS is not decrypted",
+            Self::Overruled => {
+                ", splice: not here, since a secret or a rule of PostgreSQL's is for this host"
+            }
+            Self::Meaningless => "",
+        }
+    }
+}
+
+fn considered(rule: Considered, splice: Splice) -> ExplainedRule {
+    let splice = if rule.splice { splice.told() } else { "" };
     ExplainedRule {
         effect: match rule.effect {
             understudy_policies::Effect::Allow => Effect::Allow,
@@ -356,6 +386,36 @@ mod tests {
             }
             _ => none,
         })
+    }
+
+    #[test]
+    fn splice_is_told_only_where_it_holds() {
+        let text = "[[allow]]\nhost = [\"free.example\", \"bound.example\", \"pg.example\"]\nport = [443, 5432]\nsplice = true\n\
+                    [[allow]]\nhost = \"own.example\"\nport = 5432\npostgres = true\n\
+                    [[allow]]\nhost = \"own.example\"\nport = 5432\nsplice = true\n";
+        let set = PolicySet::combine(vec![Arc::new(Policy::parse("spliced", "s.toml", text).unwrap())]);
+        let admit = |host: &HostName, port: u16| {
+            let decrypted = host.as_str() == "bound.example";
+            let doors = keyed(host, port).filter(|_| host.as_str() != "own.example").unwrap_or(Doors::none());
+            Some(Doors { decrypted, ..doors })
+        };
+        for (url, said) in [
+            ("https://free.example/", Some("TLS is not decrypted")),
+            ("https://bound.example/", Some("splice: not here")),
+            ("https://pg.example:5432/", Some("splice: not here")),
+            ("https://own.example:5432/", Some("splice: not here")),
+            ("postgres://app@pg.example/app", None),
+            ("postgres://app@free.example/app", None),
+            ("tcp://free.example:5432", None),
+        ] {
+            let method = url.starts_with("https").then_some("GET");
+            let explained = explain(&set, Mode::Deny, &Asked::parse(url, method).unwrap(), &admit);
+            let told: String = explained.rules.iter().map(|rule| rule.terms.as_str()).collect();
+            match said {
+                Some(said) => assert!(told.contains(said), "{url}: {told}"),
+                None => assert!(!told.contains("splice"), "{url}: {told}"),
+            }
+        }
     }
 
     #[test]

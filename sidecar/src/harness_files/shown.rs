@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
-use understudy_harnesses::{Adapter, Descriptor, Login, PlacedFile, Purpose, Trap, TrapAction, Write};
+use understudy_harnesses::{Adapter, Descriptor, Login, Moved, PlacedFile, Purpose, Trap, TrapAction, Write};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -27,6 +27,8 @@ pub(super) struct Shown {
     notes: Vec<Variable>,
     /// Files that must hold nothing but stand-ins, with the places in them.
     login_files: BTreeMap<String, Vec<String>>,
+    /// Variables that move some of these files.
+    moved: Vec<ShownMove>,
     /// Files that instructions become a block of.
     instructions: Vec<String>,
     /// How an editor starts it.
@@ -110,9 +112,24 @@ impl Shown {
             refuses: variables(&harness.traps, TrapAction::Refuse),
             notes: variables(&harness.traps, TrapAction::Note),
             login_files: places.collect(),
+            moved: harness.moved.iter().map(ShownMove::new).collect(),
             instructions: harness.instructions.clone(),
             acp: harness.acp.iter().map(ShownAdapter::new).collect(),
         }
+    }
+}
+
+/// As it is in the descriptor.
+#[derive(Debug, Serialize)]
+struct ShownMove {
+    by: String,
+    from: String,
+    to: String,
+}
+
+impl ShownMove {
+    fn new(moved: &Moved) -> Self {
+        Self { by: moved.by.clone(), from: moved.from.clone(), to: moved.to.clone() }
     }
 }
 
@@ -201,6 +218,10 @@ impl fmt::Display for Shown {
         for (path, pointers) in &self.login_files {
             writeln!(f, "refuses a real credential in {path}: {}", pointers.join(", "))?;
         }
+        for ShownMove { by, from, to } in &self.moved {
+            let to = if to.is_empty() { String::new() } else { format!("/{to}") };
+            writeln!(f, "moves with {by}: {from} to ${by}{to}")?;
+        }
         for path in &self.instructions {
             writeln!(f, "instructions: a block of {path}")?;
         }
@@ -260,6 +281,7 @@ mod tests {
             "  harness-only allows generativelanguage.googleapis.com\n",
             "  harness-only allows play.googleapis.com\n",
             "refuses a real credential in ~/.gemini/oauth_creds.json: /access_token, /refresh_token, /id_token\n",
+            "moves with GEMINI_CLI_HOME: ~/.gemini to $GEMINI_CLI_HOME/.gemini\n",
             "instructions: a block of ~/.gemini/GEMINI.md\n",
             "for editors (Agent Client Protocol): gemini --acp; proven with 0.61.0\n",
         ] {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use understudy_control::{
-    ArmLogin, ArmedStatus, Decide, Effect, Lasting, LoginKept, LoginMade, Reply, Request,
+    ArmLogin, ArmedStatus, ContainerId, ContainerStatus, Decide, Effect, Lasting, LoginKept, LoginMade,
+    Reply, Request,
 };
 use understudy_harnesses::{Harnesses, Purpose};
 
@@ -16,6 +17,7 @@ use crate::output::Output;
 use crate::places;
 use crate::trail::filter;
 
+const ANOTHER: &str = "the sidecar answered another question";
 const PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, clap::Args)]
@@ -53,6 +55,8 @@ pub struct Armed {
 pub struct Confirm {
     #[command(flatten)]
     answer: Answer,
+    /// Which login it is that you looked at, as `login armed` says
+    code: String,
     #[command(flatten)]
     output: Output,
 }
@@ -78,15 +82,16 @@ pub struct Answer {
 pub(super) fn arm(arguments: &Arm) -> Result<String> {
     let Arm { control, container, time, account, .. } = arguments;
     let arm = ArmLogin { container: container.clone(), account: account.clone(), seconds: *time };
-    control.call(Request::ArmLogin(arm))?;
+    let Reply::Armed(armed) = control.call(Request::ArmLogin(arm))? else { bail!(ANOTHER) };
+    let Some(armed) = armed.into_iter().next() else { bail!(ANOTHER) };
     let mut told = format!("container `{container}` may log in once, for {time} s\n");
     if !arguments.no_hosts {
-        told.push_str(&let_reach(arguments)?);
+        told.push_str(&let_reach(arguments, &armed)?);
     }
     let stdin = std::io::stdin();
     if arguments.no_wait || !stdin.is_terminal() {
         told.push_str(&format!(
-            "log in inside of it now; its program waits until you have seen whose account it is:\n  understudy login armed\n  understudy login confirm {container}\n"
+            "log in inside of it now; its program waits until you have seen whose account it is:\n  understudy login armed\n  understudy login confirm {container} CODE\n"
         ));
         return Ok(told);
     }
@@ -94,7 +99,7 @@ pub(super) fn arm(arguments: &Arm) -> Result<String> {
     std::io::stdout().flush()?;
     let mut failed = None;
     loop {
-        let Some(armed) = armed_one(control, container)? else {
+        let Some(armed) = armed_one(control, &armed.container_id)? else {
             bail!("the time is over, or somebody else answered");
         };
         if let Some(made) = armed.made {
@@ -103,7 +108,8 @@ pub(super) fn arm(arguments: &Arm) -> Result<String> {
             let mut answer = String::new();
             stdin.lock().read_line(&mut answer)?;
             return match answer.trim() {
-                "y" | "yes" => keep(control, container).map(|kept| self::told(&kept)),
+                // To this one, whatever waits by now.
+                "y" | "yes" => keep(control, container, &made.code).map(|kept| self::told(&kept)),
                 _ => decline_one(control, container),
             };
         }
@@ -124,33 +130,41 @@ pub(super) fn armed(arguments: &Armed) -> Result<String> {
 }
 
 pub(super) fn confirm(arguments: &Confirm) -> Result<String> {
-    let Confirm { answer, output } = arguments;
-    output.form(&keep(&answer.control, &answer.container)?, told)
+    let Confirm { answer, code, output } = arguments;
+    output.form(&keep(&answer.control, &answer.container, code)?, told)
 }
 
 pub(super) fn decline(arguments: &Answer) -> Result<String> {
     decline_one(&arguments.control, &arguments.container)
 }
 
-fn keep(control: &Control, container: &str) -> Result<Confirmed> {
-    match control.call(Request::AnswerLogin { container: container.to_owned(), keep: true })? {
+fn keep(control: &Control, container: &str, code: &str) -> Result<Confirmed> {
+    let (container, code) = (container.to_owned(), code.to_owned());
+    match control.call(Request::AnswerLogin { container, keep: Some(code) })? {
         Reply::LoginKept(kept) => Ok(Confirmed::of(kept)),
-        _ => bail!("the sidecar answered another question"),
+        _ => bail!(ANOTHER),
     }
 }
 
 fn decline_one(control: &Control, container: &str) -> Result<String> {
-    control.call(Request::AnswerLogin { container: container.to_owned(), keep: false })?;
+    control.call(Request::AnswerLogin { container: container.to_owned(), keep: None })?;
     Ok("nothing was stored, and the container is not armed any more; what the provider gave is forgotten: end that login at the provider if it is not yours\n".to_owned())
 }
 
 /// As long as the container is armed, and within ceilings: a host that may not be reached is told.
-fn let_reach(arguments: &Arm) -> Result<String> {
+fn let_reach(arguments: &Arm, armed: &ArmedStatus) -> Result<String> {
     let Reply::Status(status) = arguments.control.call(Request::Status)? else {
-        bail!("the sidecar answered another question");
+        bail!(ANOTHER);
     };
-    let Some(armed) = armed_one(&arguments.control, &arguments.container)? else { return Ok(String::new()) };
-    let found = status.containers.iter().find(|container| container.id == armed.container_id);
+    let wanted = &arguments.container;
+    let is_meant = |container: &&ContainerStatus| {
+        let name = container.name.as_ref();
+        container.id == armed.container_id
+            || name == Some(wanted)
+            || container.id.as_str().starts_with(wanted.as_str())
+    };
+    // Of a pod any will do: all have the same harness.
+    let found = status.containers.iter().find(is_meant);
     let names = found.map(|container| container.harness.clone()).unwrap_or_default();
     let harnesses = Harnesses::load(Some(&arguments.config.join("harnesses")));
     let mut told = String::new();
@@ -160,7 +174,7 @@ fn let_reach(arguments: &Arm) -> Result<String> {
             let decide = Decide {
                 effect: Effect::Allow,
                 host: host.clone(),
-                container: Some(armed.container_id.to_string()),
+                container: Some(wanted.clone()),
                 lasting: Lasting::Seconds(arguments.time),
             };
             told.push_str(&match arguments.control.call(Request::Decide(decide)) {
@@ -175,41 +189,44 @@ fn let_reach(arguments: &Arm) -> Result<String> {
 fn list(control: &Control) -> Result<Vec<ArmedStatus>> {
     match control.call(Request::ArmedLogins)? {
         Reply::Armed(armed) => Ok(armed),
-        _ => bail!("the sidecar answered another question"),
+        _ => bail!(ANOTHER),
     }
 }
 
-fn armed_one(control: &Control, container: &str) -> Result<Option<ArmedStatus>> {
-    let all = list(control)?;
-    Ok(all.into_iter().find(|one| {
-        one.container == container
-            || (!container.is_empty() && one.container_id.as_str().starts_with(container))
-    }))
+/// By the id that the sidecar told: the container that was named may share another one's.
+fn armed_one(control: &Control, id: &ContainerId) -> Result<Option<ArmedStatus>> {
+    Ok(list(control)?.into_iter().find(|one| one.container_id == *id))
 }
 
 fn whose(made: &LoginMade) -> String {
-    let LoginMade { account, kind, whose } = made;
-    // A provider may say anything.
-    let plain = |whose: &String| whose.chars().filter(|c| !c.is_control()).take(120).collect::<String>();
-    let whose =
-        whose.as_ref().map(plain).unwrap_or_else(|| "somebody whom the provider did not name".to_owned());
+    let LoginMade { account, kind, whose, .. } = made;
+    let whose = whose.as_deref().unwrap_or("somebody whom the provider did not name");
     format!("`{account}` ({kind}) of {whose}")
 }
 
 fn question(made: &LoginMade) -> String {
-    format!(
-        "its program logged in to account {}\nKeep it for the sidecar, and give the program stand-ins? [y/N] ",
-        whose(made)
-    )
+    let whose = whose(made);
+    match made.to_be_made {
+        true => format!(
+            "its program asks the provider to make the key of account {whose}\nLet it be made, keep it for the sidecar, and give the program a stand-in? [y/N] "
+        ),
+        false => format!(
+            "its program logged in to account {whose}\nKeep it for the sidecar, and give the program stand-ins? [y/N] "
+        ),
+    }
 }
 
 fn line(armed: &ArmedStatus) -> String {
     let ArmedStatus { container, left, made, failed, .. } = armed;
     match (made, failed) {
-        (Some(made), _) => format!(
-            "{container}: logged in to account {}; {left} s left: understudy login confirm {container}, or decline\n",
-            whose(made)
-        ),
+        (Some(made), _) => {
+            let what = if made.to_be_made { "asks for the key of" } else { "logged in to" };
+            format!(
+                "{container}: {what} account {}; {left} s left: understudy login confirm {container} {}, or decline\n",
+                whose(made),
+                made.code
+            )
+        }
         (None, Some(why)) => format!("{container}: armed for {left} s more; the last try failed: {why}\n"),
         (None, None) => format!("{container}: armed for {left} s more\n"),
     }
@@ -224,7 +241,8 @@ impl Confirmed {
 
 fn told(confirmed: &Confirmed) -> String {
     let Confirmed { kept: LoginKept { login, granted, .. }, left } = confirmed;
-    let mut text = format!("account {} is stored\n", whose(login));
+    let becomes = if login.to_be_made { "made now, and then stored" } else { "stored" };
+    let mut text = format!("account {} is {becomes}\n", whose(login));
     if !granted.is_empty() {
         text.push_str(&format!("the container has it as secret `{}`\n", granted.join("`, `")));
     }
@@ -253,15 +271,31 @@ mod tests {
     use super::*;
 
     fn made(whose: Option<&str>) -> LoginMade {
-        let whose = whose.map(str::to_owned);
-        LoginMade { account: "work".to_owned(), kind: "chatgpt-account".to_owned(), whose }
+        let (account, kind, whose) =
+            ("work".to_owned(), "chatgpt-account".to_owned(), whose.map(str::to_owned));
+        LoginMade { account, kind, whose, code: "c0de".to_owned(), to_be_made: false }
     }
 
     #[test]
-    fn what_a_provider_says_of_itself_cannot_write_on_a_terminal() {
-        let asked = question(&made(Some("me@example.com\u{1b}[2J\r\nyou")));
-        assert!(asked.contains("`work` (chatgpt-account) of me@example.com[2Jyou\n"), "{asked:?}");
-        assert!(question(&made(None)).contains("did not name"));
+    fn what_is_asked_is_what_a_yes_does() {
+        assert!(
+            question(&made(None)).contains("logged in to account `work` (chatgpt-account) of somebody whom")
+        );
+        let key = LoginMade { to_be_made: true, ..made(Some("me@example.com")) };
+        assert!(
+            question(&key).contains("to make the key of account `work` (chatgpt-account) of me@example.com")
+        );
+        let container_id = "a".repeat(64).parse().unwrap();
+        let armed = ArmedStatus {
+            container: "agent".to_owned(),
+            container_id,
+            account: None,
+            left: 5,
+            made: Some(key),
+            failed: None,
+        };
+        let line = line(&armed);
+        assert!(line.contains("asks for the key of") && line.contains("login confirm agent c0de,"), "{line}");
     }
 
     #[test]
@@ -282,8 +316,7 @@ mod tests {
             assert!(told(&confirmed).contains(said), "{}", told(&confirmed));
         }
         let document = serde_json::to_value(Confirmed::of(kept(&["a"], &["a"], true))).unwrap();
-        let login =
-            serde_json::json!({"account": "work", "kind": "chatgpt-account", "whose": "me@example.com"});
+        let login = serde_json::json!({"account": "work", "kind": "chatgpt-account", "whose": "me@example.com", "code": "c0de", "to_be_made": false});
         let expected =
             serde_json::json!({"login": login, "secrets": ["a"], "granted": ["a"], "told": true, "left": ""});
         assert_eq!(document, expected);

@@ -69,6 +69,81 @@ fn an_account_of_somebody_else_is_not_written_over_unless_that_is_meant() {
     assert_eq!(store.read("claude-code").unwrap().facts["account-id"], "b-2");
 }
 
+fn changed(file: &[u8], field: &str, value: serde_json::Value) -> Vec<u8> {
+    let mut file: serde_json::Value = serde_json::from_slice(file).unwrap();
+    file["claudeAiOauth"][field] = value;
+    file.to_string().into_bytes()
+}
+
+#[test]
+fn a_login_that_does_not_say_whose_it_is_takes_nobodys_place() {
+    let nobodys = |access: &str| changed(&claude(access, ""), "accountUuid", json!(null));
+    for (stored, next) in [
+        (nobodys(FIRST), nobodys(SECOND)),
+        (nobodys(FIRST), claude(SECOND, "a-1")),
+        (claude(FIRST, "a-1"), nobodys(SECOND)),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let mut arguments = arguments(root.path(), "claude-code");
+        let store = Store::new(root.path().join("accounts"));
+        take_over(&arguments, &stored, None).unwrap();
+        let first = store.read("claude-code").unwrap();
+        // The very same is.
+        take_over(&arguments, &stored, None).unwrap();
+        assert_eq!(store.read("claude-code").unwrap().uid, first.uid);
+        let error = take_over(&arguments, &next, None).unwrap_err().to_string();
+        assert!(error.contains("nothing tells whether") && error.contains("--replace"), "{error}");
+        assert_eq!(store.read("claude-code").unwrap().access.expose(), FIRST);
+        arguments.replace = true;
+        take_over(&arguments, &next, None).unwrap();
+        let second = store.read("claude-code").unwrap();
+        assert!(second.access.expose() == SECOND && second.uid != first.uid, "it is another account by now");
+    }
+}
+
+#[test]
+fn what_a_login_is_renewed_as_is_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let arguments = arguments(root.path(), "claude-code");
+    let store = Store::new(root.path().join("accounts"));
+    let catalogue = Catalogue::new([]).unwrap();
+    let oauth = catalogue.kind("claude-account").unwrap().oauth.as_ref().unwrap();
+    let sent = || {
+        let record = store.read("claude-code").unwrap();
+        let refresh = record.refresh.clone().unwrap();
+        String::from_utf8(crate::accounts::token::request(oauth, &record, &refresh).1.to_vec()).unwrap()
+    };
+    take_over(&arguments, &changed(&claude(FIRST, "a-1"), "clientId", json!(oauth.client_id)), None).unwrap();
+    assert!(store.read("claude-code").unwrap().client_id.is_none() && sent().contains(&oauth.client_id));
+    let uid = store.read("claude-code").unwrap().uid;
+    take_over(&arguments, &changed(&claude(SECOND, "a-1"), "clientId", json!("another-client")), None)
+        .unwrap();
+    assert!(sent().contains(r#""client_id":"another-client""#), "{}", sent());
+    for wrong in [json!("two words"), json!(""), json!(7)] {
+        let file = changed(&claude(SECOND, "a-1"), "clientId", wrong);
+        let error = format!("{:#}", take_over(&arguments, &file, None).unwrap_err());
+        assert!(error.contains("`/claudeAiOauth/clientId` is no name of an OAuth client"), "{error}");
+    }
+    // What its program said when it logged in inside of a container, and no file says.
+    let record = store.read("claude-code").unwrap();
+    let said = Some(crate::accounts::Token::new("of-the-program".to_owned()));
+    let (before, mut next) = (record.generation, record);
+    (next.generation, next.client_secret) = (before + 1, said);
+    store.write("claude-code", &next, Some(before)).unwrap();
+    take_over(&arguments, &claude(FIRST, "a-1"), None).unwrap();
+    assert!(sent().contains("of-the-program") && sent().contains(&oauth.client_id), "{}", sent());
+    assert_eq!(store.read("claude-code").unwrap().uid, uid);
+}
+
+#[test]
+fn a_file_that_names_a_field_twice_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let text = String::from_utf8(claude(FIRST, "a-1")).unwrap();
+    let twice = text.replacen("\"accessToken\"", &format!("\"accessToken\":\"{SECOND}\",\"accessToken\""), 1);
+    let error = take_over(&arguments(root.path(), "claude-code"), twice.as_bytes(), None).unwrap_err();
+    assert!(format!("{error:#}").contains("it has a field twice (line 1)"), "{error:#}");
+}
+
 #[test]
 fn a_file_from_a_container_and_a_format_that_is_not_known_are_refused() {
     let root = tempfile::tempdir().unwrap();
@@ -240,11 +315,22 @@ fn a_file_is_changed_only_when_that_is_said_and_is_kept_as_it_was() {
         assert_eq!(std::fs::metadata(kept).unwrap().mode() & 0o777, 0o600);
     }
     assert!(!path(".new").exists() && !path(".keeping").exists());
+    // What cannot be put there is told with what is left to do.
+    std::fs::create_dir(path(".new")).unwrap();
+    std::fs::write(&file, hosts(GITHUB[0], "me")).unwrap();
+    let error = take_over(&arguments(root.path(), "gh"), original.bytes(), Some(&original)).unwrap_err();
+    assert!(
+        error.to_string().contains("the account is stored, and the file still has its tokens"),
+        "{error}"
+    );
+    assert_eq!(std::fs::read(&file).unwrap(), hosts(GITHUB[0], "me"));
+    std::fs::remove_dir(path(".new")).unwrap();
     // What was changed meanwhile, or is no file, stays.
     std::fs::write(&file, hosts(GITHUB[1], "me")).unwrap();
     let error = take_over(&arguments(root.path(), "gh"), original.bytes(), Some(&original)).unwrap_err();
     assert!(error.to_string().contains("changed meanwhile"), "{error}");
     assert_eq!(std::fs::read(&file).unwrap(), hosts(GITHUB[1], "me"));
+    assert!(!path(".keeping").exists());
     std::os::unix::fs::symlink(&file, path(".link")).unwrap();
     assert!(Original::read(&path(".link")).err().unwrap().to_string().contains("name the file itself"));
     // A token that is written in another way than it is read, as JSON can.

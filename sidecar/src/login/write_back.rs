@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -16,12 +16,17 @@ use crate::accounts::record::Record;
 pub(super) struct Original {
     path: PathBuf,
     bytes: Zeroizing<Vec<u8>>,
+    owner: (u32, u32),
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteBackError {
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
+    #[error(
+        "{path}: {source}; the account is stored, and the file still has its tokens: put the stand-ins there with the same command once that is mended, or delete the file"
+    )]
+    NotReplaced { path: PathBuf, source: io::Error },
     #[error("{0}: not a regular file; name the file itself")]
     NotAFile(PathBuf),
     #[error(
@@ -36,8 +41,10 @@ pub(super) enum WriteBackError {
 
 impl Original {
     pub(super) fn read(path: &Path) -> Result<Self, WriteBackError> {
-        let bytes = whole(path)?;
-        Ok(Self { path: path.to_owned(), bytes })
+        let (file, bytes) = whole(path)?;
+        let metadata =
+            file.metadata().map_err(|source| WriteBackError::Io { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), bytes, owner: (metadata.uid(), metadata.gid()) })
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -62,32 +69,38 @@ impl Original {
         Ok(bytes)
     }
 
-    /// Puts `bytes` in its place, whole or not at all, readable by its owner alone. The file as it was is kept under the name
+    /// Puts `bytes` in its place, whole or not at all, its owner's and readable by that one alone. The file as it was is kept under the name
     /// that is given back.
     pub(super) fn replace(&self, bytes: &[u8]) -> Result<PathBuf, WriteBackError> {
         let path = &self.path;
-        if *whole(path)? != *self.bytes {
-            return Err(WriteBackError::Changed(path.clone()));
-        }
         let with = |ending: &str| {
             let mut name = path.as_os_str().to_owned();
             name.push(ending);
             PathBuf::from(name)
         };
         let (new, keeping, previous) = (with(".new"), with(".keeping"), with(".previous"));
-        let io = |source| WriteBackError::Io { path: path.clone(), source };
+        let io = |source| WriteBackError::NotReplaced { path: path.clone(), source };
         for left in [&new, &keeping] {
             match fs::remove_file(left) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
                 _ => {}
             }
         }
+        // From here on it is this file, whatever stands under its first name.
+        fs::hard_link(path, &keeping).map_err(io)?;
+        let (kept, found) = whole(&keeping)?;
+        if *found != *self.bytes {
+            fs::remove_file(&keeping).map_err(io)?;
+            return Err(WriteBackError::Changed(path.clone()));
+        }
         let written = (|| {
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+            if file.metadata().map(|made| (made.uid(), made.gid()))? != self.owner {
+                fchown(&file, Some(self.owner.0), Some(self.owner.1))?;
+            }
             file.write_all(bytes)?;
             file.sync_all()?;
-            fs::hard_link(path, &keeping)?;
-            fs::set_permissions(&keeping, fs::Permissions::from_mode(0o600))?;
+            kept.set_permissions(fs::Permissions::from_mode(0o600))?;
             fs::rename(&keeping, &previous)?;
             // Where both were the same file already, as after a run that broke off, that does nothing (rename(2)).
             match fs::remove_file(&keeping) {
@@ -103,7 +116,7 @@ impl Original {
     }
 }
 
-fn whole(path: &Path) -> Result<Zeroizing<Vec<u8>>, WriteBackError> {
+fn whole(path: &Path) -> Result<(File, Zeroizing<Vec<u8>>), WriteBackError> {
     let io = |source| WriteBackError::Io { path: path.to_owned(), source };
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -116,8 +129,8 @@ fn whole(path: &Path) -> Result<Zeroizing<Vec<u8>>, WriteBackError> {
         return Err(WriteBackError::NotAFile(path.to_owned()));
     }
     let mut bytes = Zeroizing::new(Vec::with_capacity(1 << 16));
-    file.take(MOST as u64 + 1).read_to_end(&mut bytes).map_err(io)?;
-    Ok(bytes)
+    (&file).take(MOST as u64 + 1).read_to_end(&mut bytes).map_err(io)?;
+    Ok((file, bytes))
 }
 
 /// Wherever it stands, and whether it does.

@@ -285,7 +285,9 @@ fn head_of<'r>(
 
 /// As clients of the API read an error.
 fn told(exchange: &mut Exchange, vault: &Vault, host: &HostName, denial: CredentialDenial) -> Page {
-    Page { api: assertions::api(vault, host), ..denied(exchange, denial) }
+    let mut bound = vault.bound_to(host).peekable();
+    let aws = bound.peek().is_some() && bound.all(|declaration| declaration.aws.is_some());
+    Page { api: assertions::api(vault, host), aws, ..denied(exchange, denial) }
 }
 
 fn denied(exchange: &mut Exchange, denial: CredentialDenial) -> Page {

@@ -24,6 +24,8 @@ pub(super) struct Page {
     pub(super) remedy: Option<String>,
     /// Whose clients read it.
     pub(super) api: Option<Api>,
+    /// Whether only clients of AWS have business there, signed or not.
+    pub(super) aws: bool,
 }
 
 pub(super) struct Rendered {
@@ -35,7 +37,7 @@ pub(super) struct Rendered {
 impl Page {
     pub(super) fn render(&self, request: &RequestHeader) -> Rendered {
         let reason = self.reason.unwrap_or(Reason::Internal);
-        if let Some(form) = aws::form(request) {
+        if let Some(form) = aws::form(request, self.aws) {
             let (content_type, body) = form.render(reason, &self.message(reason));
             return Rendered { status: reason.status(), content_type, body };
         }
@@ -303,6 +305,7 @@ mod tests {
             detail: None,
             remedy: Some("add [[allow]] host = \"evil.example\"".to_owned()),
             api: None,
+            aws: false,
         }
     }
 

@@ -129,6 +129,7 @@ impl Exchange {
             detail: None,
             remedy: None,
             api: None,
+            aws: false,
         }
     }
 

@@ -120,8 +120,10 @@ impl Engine {
             answer(session, &reply, reason.filter(|_| reply.status == 403), form).await?;
             return Ok(Ok(true));
         }
-        // Where policy refuses it anyway, that is what is told.
-        if let Err(page) = self.judge(session, exchange).await {
+        // Where policy refuses it anyway, that is what is told. No `minting` of a secret lets a login through.
+        if let Err(page) = self.judge(session, exchange).await
+            && (keys.is_empty() || page.reason != Some(Reason::CredentialMinting))
+        {
             return Ok(Err(page));
         }
         let (reason, reply) = refusal(&asked, container.label());

@@ -10,6 +10,7 @@ use serde::Serialize;
 use understudy_harnesses::Harnesses;
 use understudy_policies::DocumentError;
 
+use super::kinds;
 use crate::credentials::catalogue::Kind;
 use crate::credentials::{Catalogue, declaration};
 
@@ -93,7 +94,9 @@ pub fn run(
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(io(error)),
     };
-    let kind = catalogue.kind(&wanted.like).map_err(|error| AddError::Kind(error.to_string()))?;
+    let kind = catalogue
+        .kind(&wanted.like)
+        .map_err(|error| AddError::Kind(kinds::by_hand(&wanted.like).unwrap_or_else(|| error.to_string())))?;
     let grant_to = grant_to(wanted, kind, harnesses);
     let after = appended(&before, wanted, kind, &grant_to, catalogue)?;
     replace(file, &after).map_err(io)?;
@@ -285,6 +288,7 @@ mod tests {
         for (wanted, said) in [
             (wanted("github", "github-pat"), "has a secret `github` already"),
             (wanted("a", "github-pta"), "did you mean `github-pat`?"),
+            (wanted("a", "postgres"), "docs/postgres.md has one to copy"),
             (wanted("A B", "github-pat"), "the name of a secret must be"),
             (wanted("", "github-pat"), "the name of a secret must be"),
             (wanted("a]\n[b", "github-pat"), "the name of a secret must be"),

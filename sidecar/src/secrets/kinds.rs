@@ -4,10 +4,29 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use understudy_harnesses::SecretKind;
+
 use crate::credentials::Catalogue;
 use crate::credentials::catalogue::{Endpoint, Kind, Provider};
 
 const HEAD: [&str; 4] = ["KIND", "WHAT", "HOSTS", "VARIABLE"];
+
+/// What no `like` names, as it has no place in requests or more to say of itself: kind, what it is, the page with its table.
+const BY_HAND: [(SecretKind, &str, &str); 5] = [
+    (SecretKind::Aws, "access key of AWS or of a store that speaks S3", "docs/aws.md"),
+    (SecretKind::SshKey, "SSH key, for git", "docs/ssh.md"),
+    (SecretKind::Postgres, "password of a PostgreSQL server", "docs/postgres.md"),
+    (SecretKind::GoogleServiceAccount, "key of a Google service account", "docs/tokens.md"),
+    (SecretKind::GithubApp, "key of a GitHub App", "docs/tokens.md"),
+];
+
+/// What to do about one of those. None: it is none of them.
+pub fn by_hand(name: &str) -> Option<String> {
+    let (_, what, page) = BY_HAND.into_iter().find(|(kind, ..)| kind.as_str() == name)?;
+    Some(format!(
+        "{name} ({what}) is not named by `like`: write its table into secrets.toml, with kind = {name:?}; {page} has one to copy"
+    ))
+}
 
 /// A kind, for programs.
 #[derive(Debug, Serialize)]
@@ -124,6 +143,10 @@ pub fn table(catalogue: &Catalogue) -> String {
         }
         let _ = writeln!(text, "{}", line.trim_end());
     }
+    text.push_str("\nnot named by `like`, but by `kind` in a table of secrets.toml:\n");
+    for (kind, what, page) in BY_HAND {
+        let _ = writeln!(text, "  {:<24}{what}; {page}", kind.as_str());
+    }
     text
 }
 
@@ -179,7 +202,14 @@ mod tests {
     fn every_kind_is_a_line_and_its_details_say_what_is_refused() {
         let catalogue = Catalogue::new([]).unwrap();
         let table = table(&catalogue);
-        assert_eq!(table.lines().count(), catalogue.size().0 + 1);
+        let (liked, by_hand) = table.split_once("\n\n").unwrap();
+        assert_eq!(liked.lines().count(), catalogue.size().0 + 1);
+        for (kind, _, page) in BY_HAND {
+            assert!(by_hand.contains(kind.as_str()) && by_hand.contains(page), "{by_hand}");
+            let told = super::by_hand(kind.as_str()).unwrap();
+            assert!(told.contains(page) && catalogue.kind(kind.as_str()).is_err(), "{told}");
+        }
+        assert_eq!(super::by_hand("github-pat"), None);
         assert!(table.lines().any(|line| line.starts_with("github-pat ") && line.ends_with("GITHUB_TOKEN")));
         assert!(
             table.lines().any(|line| line.starts_with("container-registry ") && line.contains("(yours)"))

@@ -1,7 +1,8 @@
 //! Requests that are signed: what AWS's own signer signs with the stand-in arrives signed with the real key, in every form
 //! and over every pair of versions; all else is refused as clients of AWS read it.
 
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{
@@ -11,6 +12,7 @@ use aws_sigv4::http_request::{
 use aws_sigv4::sign::v4::SigningParams;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
+use understudy::credentials::{Catalogue, InstallationKey, KnownStandIns, Loading, Surroundings, Vault};
 use understudy_sigv4::{Request, claim};
 
 use crate::client::{Client, H1, H2, WAYS, full, whole};
@@ -359,6 +361,21 @@ async fn what_is_not_signed_so_is_refused_as_clients_read_it() {
             "credential-minting",
             "`s3` can create",
         ),
+        // However it is written, and whatever it was signed for.
+        (
+            Sent { path: "/?%41ction=GetSessionToken".to_owned(), ..sent.clone() },
+            own.clone(),
+            403,
+            "credential-minting",
+            "`s3` can create",
+        ),
+        (
+            Sent { method: "PUT", path: "/minio/admin/v3/add-user".to_owned(), ..sent.clone() },
+            own.clone(),
+            403,
+            "credential-minting",
+            "`minting = [\"api-key\"]`",
+        ),
         (
             Sent { headers: vec![("x_amz_copy_source", "/other/key".to_owned())], ..sent.clone() },
             own.clone(),
@@ -384,7 +401,11 @@ async fn what_is_not_signed_so_is_refused_as_clients_read_it() {
     let (status, reason, body) = refused(&world, &sent, "/other", &headers).await;
     assert_eq!((status, reason.as_str()), (403, "not-signed"), "{body}");
     assert!(body.starts_with("<?xml") && body.contains("<Code>SignatureDoesNotMatch</Code>"), "{body}");
-    assert_eq!(refused(&world, &sent, &path, &[]).await.1, "not-signed");
+    let (_, reason, body) = refused(&world, &sent, &path, &[]).await;
+    assert!(reason == "not-signed" && body.contains("<Error><Code>SignatureDoesNotMatch</Code>"), "{body}");
+    let target = [("x-amz-target".to_owned(), "DynamoDB_20120810.ListTables".to_owned())];
+    let (_, reason, body) = refused(&world, &sent, &path, &target).await;
+    assert!(reason == "not-signed" && body.contains("\"__type\":\"SignatureDoesNotMatch\""), "{body}");
     let of_form = [("content-type".to_owned(), "multipart/form-data; boundary=x".to_owned())];
     let posted = Sent { method: "POST", path: "/bucket".to_owned(), ..sent.clone() };
     let (_, reason, body) = refused(&world, &posted, "/bucket", &of_form).await;
@@ -436,12 +457,23 @@ async fn buckets_are_held_to() {
         ("/mine/%2e%2e/others/key", Vec::new()),
         ("/mine/new", copy("/others/old")),
         ("/mine/new", copy("mine%2F..%2F..%2Fothers/old")),
+        // Stores read headers of theirs from the query, too.
+        ("/mine/new?X-Amz-Copy-Source=others/key", Vec::new()),
+        ("/mine/new?x%2Damz-copy-source=%2Fothers%2Fkey", Vec::new()),
+        ("/mine/new?x-amz-copy-source=mine/a&x-amz-copy-source=others/b", copy("/mine/old")),
+        ("/mine/new?x-amz-copy-source", Vec::new()),
     ] {
-        let sent = Sent { path: path.to_owned(), headers, ..Sent::default() };
-        let (path, headers) = sent.signed(&own);
-        let (_, reason, body) = refused(&world, &sent, &path, &headers).await;
-        assert!(reason == "credential-restricted" && body.contains("buckets"), "{path}: {body}");
+        for presigned in [false, true] {
+            let (path, headers) = (path.to_owned(), headers.clone());
+            let sent = Sent { method: "PUT", path, headers, presigned, ..Sent::default() };
+            let (path, headers) = sent.signed(&own);
+            let (_, reason, body) = refused(&world, &sent, &path, &headers).await;
+            assert!(reason == "credential-restricted" && body.contains("buckets"), "{path}: {body}");
+        }
     }
+    let path = "/mine/new?x-amz-copy-source=mine/old".to_owned();
+    let sent = Sent { method: "PUT", path, presigned: true, ..Sent::default() };
+    assert_eq!(sent.send(&world, H1).await.0, 200);
 }
 
 /// An object that was stored so: decoded, its checksums would be wrong, and a part of it cannot be decoded at all.
@@ -471,4 +503,72 @@ async fn an_encoded_body_goes_on_as_it_was_signed() {
     let (status, _, answer) = sent.send(&world, H1).await;
     assert_eq!((status.as_u16(), answer), (200, upstream::digest(&body)));
     assert_eq!(arrived(&world, &body, Some(REAL_TOKEN)).headers["content-encoding"], "gzip");
+}
+
+/// As one credential_process after the other tells it.
+fn key_of_session(number: u32) -> String {
+    format!(
+        "{{\"Version\": 1, \"AccessKeyId\": \"AKIASESSIONSESSIO{number:03}\", \"SecretAccessKey\": \"secret+access/key/of/the/session/number/{number:03}\", \
+         \"SessionToken\": \"IQoJb3JpZ2luX2Vj-the-token-of-session-{number:03}\", \"Expiration\": \"2999-01-31T12:00:00Z\"}}"
+    )
+}
+
+#[tokio::test]
+async fn a_key_that_is_renewed_signs_the_next_request_and_one_that_cannot_be_signs_on() {
+    let world = world(Protocols::Http1).await;
+    let directory = tempfile::tempdir().unwrap();
+    let told = directory.path().join("told.json");
+    // What it caches is asked again after a second, as what expires is ahead of that.
+    let declared = format!(
+        "[provider]\n{KEY}\ncommand = [\"cat\", {told:?}]\ncache = 1\nhosts = {HOST:?}\n\
+         grant-to = {{ harnesses = [\"generic\"] }}\n"
+    );
+    std::fs::write(directory.path().join("secrets.toml"), declared).unwrap();
+    let key = InstallationKey::from_bytes(&[7; 32]);
+    let around = Surroundings { host_run: true, ..Surroundings::default() };
+    // As the sidecar does it whenever a value is outdated.
+    let look = || {
+        let before = world.vault.current();
+        if before.secret("provider").is_some_and(|secret| secret.aws_key().unwrap().expires().is_some())
+            && !before.is_outdated(Instant::now())
+        {
+            return false;
+        }
+        let catalogue = &Arc::new(Catalogue::new([]).unwrap());
+        let (known, previous) = (&KnownStandIns::default(), Some(&*before));
+        let loading = Loading { catalogue, key: &key, around: &around, known, previous, ask_again: false };
+        let new = Vault::load(&directory.path().join("secrets.toml"), loading).unwrap();
+        world.vault.replace(Arc::new(new));
+        true
+    };
+    let own = stand_in(&world);
+    // In one round it fails: what is in force stays so, and is asked for again in its time.
+    for (said, signs) in [(Some(1), 1), (Some(2), 2), (None, 2), (Some(3), 3)] {
+        match said {
+            Some(number) => std::fs::write(&told, key_of_session(number)).unwrap(),
+            None => std::fs::remove_file(&told).unwrap(),
+        }
+        while !look() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let secret = world.vault.current().secret("provider").unwrap().stale().map(str::to_owned);
+        assert_eq!(secret.is_some(), said.is_none(), "{secret:?}");
+        // The container has what it was given at first.
+        assert_eq!(stand_in(&world), own);
+        let (path, headers) = Sent::default().signed(&own);
+        let (status, _, body) = Sent::default().send_as(&world, H1, &path, &headers).await;
+        assert_eq!(status, 200, "{body}");
+        let seen = world.upstream.last();
+        let request = Request {
+            method: "GET",
+            path: seen.uri.path(),
+            query: "",
+            host: seen.headers["host"].to_str().unwrap(),
+            headers: &seen.headers,
+        };
+        let claim = claim(&request).unwrap().unwrap();
+        assert_eq!(claim.key_id(), format!("AKIASESSIONSESSIO{signs:03}"));
+        assert_eq!(claim.token(), Some(&*format!("IQoJb3JpZ2luX2Vj-the-token-of-session-{signs:03}")));
+        claim.verify(&request, &format!("secret+access/key/of/the/session/number/{signs:03}"), b"").unwrap();
+    }
 }

@@ -119,10 +119,11 @@ fn arm(world: &World, account: &str) {
 /// As the control server does it.
 fn confirm(world: &World) -> bool {
     let arming = world.keeper().arming();
-    let made = arming.take(&world.container.id).unwrap();
-    world.keeper().keep_login(&made.account, &made.record).unwrap();
+    let code = arming.list()[0].1.made.as_ref().unwrap().code.clone();
+    let made = arming.take(&world.container.id, &code).unwrap();
+    world.keeper().keep_login(&made).unwrap();
     if made.followed {
-        arming.follow(&world.container.id, &made.account);
+        arming.follow(&world.container.id, &made.shown.account);
     }
     made.tell()
 }
@@ -130,7 +131,7 @@ fn confirm(world: &World) -> bool {
 async fn made(world: &World) -> (String, String, Option<String>) {
     for _ in 0..500 {
         if let Some(made) = world.keeper().arming().list().pop().and_then(|(_, shown)| shown.made) {
-            return made;
+            return (made.account, made.kind, made.whose);
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -254,10 +255,12 @@ async fn a_device_is_asked_for_until_it_is_let_in_and_what_is_unclear_brings_not
         (way.body.replace("a-code", "denied"), 200, "access_denied"),
         (way.body.replace("a-code", "rotating"), 502, "server_error"),
         (way.body.replace("a-code", "of-another-shape"), 502, "server_error"),
-        (way.body.replace("a-code", "html"), 502, "server_error"),
         (way.body.replace(GH, "Iv1.another"), 403, "access_denied"),
         ("grant_type=refresh_token&refresh_token=ghr_x".to_owned(), 403, "access_denied"),
         (format!("{}&client_id=another", way.body), 400, "invalid_request"),
+        (way.body.replace("a-code", "html"), 502, "server_error"),
+        // Each of those three may have made a key: no more are asked for.
+        (way.body.clone(), 403, "access_denied"),
     ] {
         let heard = way.ask(&world, H1, &body).await;
         assert_eq!(
@@ -281,6 +284,7 @@ async fn a_device_is_asked_for_until_it_is_let_in_and_what_is_unclear_brings_not
         heard.body
     );
     assert_eq!(world.upstream.requests(), before);
+    arm(&world, "key");
     let answer = way.asking(&world);
     made(&world).await;
     assert!(confirm(&world));
@@ -325,17 +329,31 @@ async fn the_key_of_a_console_login_follows_on_it_and_on_nothing_else() {
             send(&world, H2, "platform.claude.com", "/v1/oauth/token", &head, &code).await
         })
     };
-    assert_eq!(made(&world).await.1, "claude-account");
+    let (_, kind, made_login) = made(&world).await;
+    assert_eq!(kind, "claude-account");
     assert!(confirm(&world));
     let stand_in = login.await.unwrap().field("access_token").unwrap();
     let heard = create("sk-ant-oat01-0123456789abcdefghij").await;
     assert!(heard.status == 403 && heard.body.contains("just confirmed"), "{}", heard.body);
-    let creating = {
+    let creating_with = |stand_in: &str| {
         let (world, bearer) = (Arc::clone(&world), format!("Bearer {stand_in}"));
         tokio::spawn(async move { send(&world, H1, host, path, &[("authorization", &bearer)], "").await })
     };
-    let (account, kind, _) = made(&world).await;
+    let creating = creating_with(&stand_in);
+    let (account, kind, whose) = made(&world).await;
     assert_eq!((account.as_str(), kind.as_str()), ("work-claude-key", "anthropic-api-key"));
+    // Whose it would be is known before it is made, and none is made before somebody said yes to that.
+    assert_eq!(whose, made_login);
+    let asked_for = || {
+        let seen = world.upstream.seen.requests.lock().unwrap();
+        seen.iter().filter(|request| request.uri.path() == path).count()
+    };
+    assert_eq!(asked_for(), 0);
+    world.keeper().arming().disarm(&world.container.id);
+    assert_eq!((creating.await.unwrap().status, asked_for()), (403, 0));
+    world.keeper().arming().follow(&world.container.id, "work-claude");
+    let creating = creating_with(&stand_in);
+    made(&world).await;
     assert!(confirm(&world));
     let heard = creating.await.unwrap();
     let stored = world.store().read("work-claude-key").unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use understudy::accounts::arming::ArmingError;
+use understudy::accounts::arming::{ArmingError, Made};
 use understudy::accounts::store::StoreError;
 use understudy::accounts::{Arming, Millis};
 use understudy::credentials::Rights;
@@ -63,19 +63,27 @@ fn asking(
 
 async fn made(arming: &Arming) -> Option<String> {
     for _ in 0..500 {
-        if let Some((account, _, whose)) = arming.list().pop().and_then(|(_, shown)| shown.made) {
-            assert_eq!(account, "work");
-            return whose;
+        if let Some(made) = arming.list().pop().and_then(|(_, shown)| shown.made) {
+            assert_eq!(made.account, "work");
+            return made.whose;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("nothing was made: {:?}", arming.list());
 }
 
+/// The login that waits, by the code that it is shown with.
+fn take(world: &World) -> Made {
+    let arming = world.keeper().arming();
+    let code = arming.list()[0].1.made.as_ref().unwrap().code.clone();
+    assert_eq!(arming.take(&world.container.id, "another").err(), Some(ArmingError::Another));
+    arming.take(&world.container.id, &code).unwrap()
+}
+
 /// As the control server does it.
 fn confirm(world: &World) -> bool {
-    let made = world.keeper().arming().take(&world.container.id).unwrap();
-    world.keeper().keep_login(&made.account, &made.record).unwrap();
+    let made = take(world);
+    world.keeper().keep_login(&made).unwrap();
     made.tell()
 }
 
@@ -165,7 +173,7 @@ async fn what_the_operator_declines_or_lets_pass_is_kept_nowhere() {
         }
         assert!(!holds_a_token(&world, "attackers"));
         assert!(matches!(world.store().read("work"), Err(StoreError::Missing(_))));
-        let taken = world.keeper().arming().take(&world.container.id);
+        let taken = world.keeper().arming().take(&world.container.id, "");
         assert_eq!(taken.err(), Some(ArmingError::NotArmed));
     }
 }
@@ -185,8 +193,8 @@ async fn a_stored_account_is_never_replaced_and_its_code_is_not_used_up() {
     let answer = asking(&other, JSON, code("mine"));
     made(other.keeper().arming()).await;
     other.import("imported");
-    let taken = other.keeper().arming().take(&other.container.id).unwrap();
-    let error = other.keeper().keep_login(&taken.account, &taken.record).unwrap_err();
+    let taken = take(&other);
+    let error = other.keeper().keep_login(&taken).unwrap_err();
     assert!(error.to_string().contains("is not replaced"), "{error}");
     drop(taken);
     assert_eq!(answer.await.unwrap().0, 403);
@@ -250,8 +258,8 @@ async fn a_crash_before_it_was_confirmed_leaves_nothing_and_one_after_it_the_who
     // All that another process would find.
     assert!(!holds_a_token(&world, "mine"));
     assert!(matches!(world.store().read("work"), Err(StoreError::Missing(_))));
-    let made = world.keeper().arming().take(&world.container.id).unwrap();
-    world.keeper().keep_login(&made.account, &made.record).unwrap();
+    let made = take(&world);
+    world.keeper().keep_login(&made).unwrap();
     // The program was not told: the login is there all the same.
     drop(made);
     assert_eq!(answer.await.unwrap().0, 403);

@@ -45,6 +45,7 @@ mod streaming;
 mod terms;
 mod token_clients;
 mod tunnels;
+mod turned_away;
 mod upgrades;
 mod uploads;
 mod upstream;

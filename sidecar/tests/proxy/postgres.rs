@@ -501,9 +501,10 @@ async fn a_stand_in_is_worth_nothing_without_its_grant_and_at_another_host() {
         "{told:?}"
     );
     // And without a rule, it is bytes of another protocol.
-    let mut stream = bed.world.connect_at(bed.world.listener, (TO_OTHER, 5433).into()).await;
-    stream.write_all(&startup("app", "app")).await.unwrap();
-    assert!(stream.read_u8().await.is_err());
+    let mut stream: Stream =
+        Box::new(bed.world.connect_at(bed.world.listener, (TO_OTHER, 5433).into()).await);
+    let told = login(&mut stream, "app", "app", &stand_in, Channel::Unsupported).await.0.unwrap_err();
+    assert!(told.0 == "28000" && told.1.contains("protocol-not-allowed"), "{told:?}");
 }
 
 #[tokio::test]

@@ -44,9 +44,11 @@ async fn without_a_server_name_the_alert_says_so() {
 #[tokio::test]
 async fn other_protocols_are_reset() {
     for (bytes, reason) in [
-        (&b"SSH-2.0-OpenSSH_9.2p1\r\n"[..], "protocol-not-allowed"),
-        (b"\x00\x00\x00\x08\x04\xd2\x16\x2f", "protocol-not-allowed"),
-        (b"\x80\x2e\x01\x03\x01\x00\x15", "protocol-not-allowed"),
+        (&b"EHLO mail.example\r\n"[..], "protocol-not-allowed"),
+        (b"\x05\x01\x00", "protocol-not-allowed"),
+        (b"SSH-1.5-old\r\n", "protocol-not-allowed"),
+        (b"\x80\x2e\x01\x03\x01\x00\x15", "malformed"),
+        (b" GET / HTTP/1.1\r\n", "malformed"),
         (b"GET /\r\n", "malformed"),
         (b"\x16\x03\x01\x00\x00", "malformed"),
     ] {

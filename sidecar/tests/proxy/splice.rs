@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::client::{Client, H1, H2, nothing, tls, trusting, whole};
 use crate::upstream::{Protocols, SIZE, pattern};
 use crate::world::{
-    BEARER, HOST, OTHER, Options, REAL, SPLICED, STAND_IN, TO_HOST, TO_OTHER, TO_SPLICED, World, declared,
-    vault,
+    BEARER, HOST, OTHER, Options, REAL, SPLICED, STAND_IN, TO_HOST, TO_OTHER, TO_SPLICED, WELL_KNOWN, World,
+    declared, vault,
 };
 
 /// Trust in the upstream alone: our own authority's leaf would not do.
@@ -73,7 +73,7 @@ async fn only_tls_is_passed_through() {
     let (head, _) = whole(client.send(request.body(nothing()).unwrap()).await.unwrap()).await;
     assert_eq!(head.headers["x-understudy-reason"], "credential-misdirected");
     let mut raw = world.connect(TO_SPLICED).await;
-    raw.write_all(b"SSH-2.0-x\r\n").await.unwrap();
+    raw.write_all(b"EHLO x\r\n").await.unwrap();
     assert!(raw.read_to_end(&mut Vec::new()).await.is_err());
     assert_eq!(world.upstream.connections(), 0);
 }
@@ -102,6 +102,36 @@ async fn where_an_account_gets_its_tokens_is_decrypted_all_the_same() {
     stream.read_exact(&mut answer).await.unwrap();
     // With our leaf.
     tls(&world, stream, "auth.openai.com", H1).await.unwrap();
+}
+
+/// No account of that provider is declared, and none of its hosts is a secret's: what is looked at is the container's login.
+#[tokio::test]
+async fn where_a_container_that_was_armed_logs_in_is_decrypted_also_after_a_restart() {
+    let rules = "[[allow]]\nhost = [\"github.com\", \"platform.claude.com\"]\nsplice = true\n";
+    for host in ["github.com", "platform.claude.com"] {
+        let (_, address) = WELL_KNOWN.into_iter().find(|(known, _)| *known == host).unwrap();
+        let decrypted = async |world: &World| {
+            let to = std::net::SocketAddr::new(address.into(), 443);
+            let stream = world.connect_at(world.listener, to).await;
+            let ours = tls(world, stream, host, H1).await.is_ok();
+            let stream = world.connect_at(world.listener, to).await;
+            let theirs = trusting(upstream_roots(world), stream, host, H1).await.is_ok();
+            assert_ne!(ours, theirs);
+            ours
+        };
+        let options = || Options { rules, keeps_accounts: true, ..Options::default() };
+        let world = World::with(options()).await;
+        assert!(!decrypted(&world).await);
+        let (arming, id) = (world.keeper().arming(), &world.container.id);
+        arming.arm(id, None, std::time::Instant::now()).unwrap();
+        assert!(decrypted(&world).await, "its time is over, and its login may come late");
+        arming.forget(id);
+        assert!(!decrypted(&world).await);
+        // As the registry does it for a container that an earlier run of the sidecar had armed.
+        let next = World::with(options()).await;
+        next.keeper().arming().remember(&next.container.id);
+        assert!(decrypted(&next).await);
+    }
 }
 
 #[tokio::test]

@@ -97,6 +97,36 @@ async fn http_and_tls_do_not_hide_there() {
     assert!(tokio::time::timeout(Duration::from_millis(50), server.accept()).await.is_err());
 }
 
+/// What servers take for HTTP or TLS, or for something in front of it.
+#[tokio::test]
+async fn nothing_that_a_server_takes_for_them_hides_there() {
+    for bytes in [
+        &b" GET / HTTP/1.1\r\nhost: x\r\n\r\n"[..],
+        b"\tGET / HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET\x0b/\x0bHTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET\r/\rHTTP/1.1\r\nhost: x\r\n\r\n",
+        b"\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10",
+        b"PROXY TCP4 192.0.2.1 192.0.2.2 1 443\r\n\x16\x03\x01",
+        b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0\x16\x03\x01",
+    ] {
+        for silent in [false, true] {
+            let world = World::new().await;
+            let (server, mut client) = raw(&world, TO_HOST).await;
+            let mut seen = Vec::new();
+            if silent {
+                let (mut peer, _) = server.accept().await.unwrap();
+                client.write_all(bytes).await.unwrap();
+                let _ = peer.read_to_end(&mut seen).await;
+            } else {
+                client.write_all(bytes).await.unwrap();
+                assert!(tokio::time::timeout(Duration::from_millis(50), server.accept()).await.is_err());
+            }
+            assert!(seen.is_empty());
+            assert_eq!(world.only_line().await["reason"], "malformed", "{}", bytes.escape_ascii());
+        }
+    }
+}
+
 /// In the line: bytes of another protocol are told nothing.
 #[tokio::test]
 async fn a_denial_has_its_rule_and_what_would_allow_it_before_and_while_bytes_pass() {

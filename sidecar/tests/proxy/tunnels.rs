@@ -77,7 +77,7 @@ async fn what_the_target_may_not_be_is_told_inside() {
         );
     }
     let (mut stream, _) = connect(&world, TO_LITERAL, &format!("{HOST}:{port}")).await;
-    stream.write_all(b"SSH-2.0-x\r\n").await.unwrap();
+    stream.write_all(b"EHLO x\r\n").await.unwrap();
     assert!(stream.read_to_end(&mut Vec::new()).await.is_err());
     let line = world.audit(5).await.pop().unwrap();
     assert_eq!((&line["reason"], &line["host"]), (&"protocol-not-allowed".into(), &HOST.into()));

@@ -524,10 +524,19 @@ pub(crate) struct Stated(Mutex<HashMap<SocketAddr, SocketAddr>>);
 
 impl Stated {
     pub(crate) async fn connect(&self, listener: SocketAddr, destination: SocketAddr) -> TcpStream {
+        self.try_connect(listener, destination).await.unwrap()
+    }
+
+    /// An error if it is reset before it is noticed.
+    pub(crate) async fn try_connect(
+        &self,
+        listener: SocketAddr,
+        destination: SocketAddr,
+    ) -> io::Result<TcpStream> {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
         self.0.lock().unwrap().insert(socket.local_addr().unwrap(), destination);
-        socket.connect(listener).await.unwrap()
+        socket.connect(listener).await
     }
 }
 

@@ -8,6 +8,7 @@ fn account() -> Account {
         id: Some("h.c.s".into()),
     };
     Account {
+        uid: None,
         name: "work".to_owned(),
         generation: 1,
         expires: Some(Millis(100_000)),
@@ -73,6 +74,7 @@ fn what_is_asked_is_read_from_forms_and_json_and_every_other_grant_is_told_apart
         ("", r#"{"grant_type":"refresh_token"}"#, Asked::Other(Some("refresh_token".to_owned()))),
         ("application/json", r#"{"grant_type":"sk-Secret 1"}"#, Asked::Other(Some("another".to_owned()))),
         ("application/json", "grant_type=refresh_token", Asked::Malformed),
+        ("", r#"{"grant_type":"authorization_code","client_id":"a","client_id":"b"}"#, Asked::Malformed),
         ("multipart/form-data", "--x", Asked::Malformed),
     ] {
         assert_eq!(asked(content_type, body), expected, "{content_type} {body}");

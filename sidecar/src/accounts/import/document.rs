@@ -2,6 +2,7 @@
 //! such files: what could mean something else to its program is no file that is known.
 
 use serde_json::{Map, Value};
+use understudy_policies::unique::{self, NotUnique};
 
 use crate::credentials::catalogue::Syntax;
 
@@ -10,13 +11,16 @@ use crate::credentials::catalogue::Syntax;
 pub(super) enum Broken {
     Truncated(usize),
     Not(Syntax, usize),
+    /// A field is there twice.
+    Twice(usize),
 }
 
 pub(super) fn parse(syntax: Syntax, bytes: &[u8]) -> Result<Value, Broken> {
     match syntax {
-        Syntax::Json => serde_json::from_slice(bytes).map_err(|error| match error.is_eof() {
-            true => Broken::Truncated(error.line()),
-            false => Broken::Not(syntax, error.line()),
+        Syntax::Json => unique::parse(bytes).map_err(|error| match error {
+            NotUnique::Truncated(line) => Broken::Truncated(line),
+            NotUnique::NotJson(line) => Broken::Not(syntax, line),
+            NotUnique::Twice(line) => Broken::Twice(line),
         }),
         Syntax::Yaml => yaml(text(syntax, bytes)?),
         Syntax::Env => env(text(syntax, bytes)?),
@@ -101,7 +105,7 @@ fn mapping(entries: &[Entry], indent: usize) -> Result<(Value, &[Entry]), Broken
             }
         };
         if map.insert(first.key.clone(), value).is_some() {
-            return Err(Broken::Not(Syntax::Yaml, first.number));
+            return Err(Broken::Twice(first.number));
         }
     }
     Ok((Value::Object(map), rest))
@@ -154,7 +158,6 @@ mod tests {
             ("a: b\n  c: d\n", 2),
             ("  a: b\nc: d\n", 1),
             ("a:\n    b: c\n  d: e\n", 3),
-            ("a: b\na: c\n", 1 + 1),
             ("a:b\n", 1),
             ("\ta: b\n", 1),
             ("a: \"b\\x41\"\n", 1),
@@ -168,5 +171,10 @@ mod tests {
             assert_eq!(parse(Syntax::Env, text.as_bytes()), Err(Broken::Not(Syntax::Env, 1)), "{text}");
         }
         assert_eq!(parse(Syntax::Json, b"{\n\"a\": "), Err(Broken::Truncated(2)));
+        for (syntax, text) in
+            [(Syntax::Yaml, "a: b\na: c\n"), (Syntax::Json, "{\"a\": {\"b\": 1,\n\"b\": 2}}")]
+        {
+            assert_eq!(parse(syntax, text.as_bytes()), Err(Broken::Twice(2)), "{text}");
+        }
     }
 }

@@ -38,7 +38,10 @@ fn files_of_each_program_are_read() {
         let login =
             read_as(&catalogue, "codex", codex(padded, 2_000_000_000).to_string().as_bytes()).unwrap();
         assert_eq!(login.expires(), Some(Millis(2_000_000_000_000)));
-        assert_eq!((login.whose(), login.identity.as_deref()), (Some("a@b.example"), Some("acc-1")));
+        assert_eq!(
+            (login.whose().as_deref(), login.identity.as_deref()),
+            (Some("a@b.example"), Some("acc-1"))
+        );
     }
     let gemini = json!({"access_token": "ya29.0123456789abcdef", "refresh_token": "1//0123456789abcdef",
                         "scope": "a b", "token_type": "Bearer", "expiry_date": 2_000_000_000_000_u64});
@@ -48,6 +51,16 @@ fn files_of_each_program_are_read() {
                           "expires": 5, "accountId": "acc-1"}});
     let login = read_as(&catalogue, "opencode-openai", opencode.to_string().as_bytes()).unwrap();
     assert_eq!(login.expires(), Some(Millis(5000)));
+}
+
+#[test]
+fn what_a_file_says_of_itself_cannot_write_on_a_terminal() {
+    let catalogue = catalogue();
+    let mut file = codex(false, 5);
+    let claims = json!({"exp": 5, "email": "a@b.example\u{1b}[2J\u{9b}31m\r\nof\u{202e}you"});
+    file["tokens"]["id_token"] = json!(jwt_of(&claims, false));
+    let login = read_as(&catalogue, "codex", file.to_string().as_bytes()).unwrap();
+    assert_eq!(login.whose().as_deref(), Some("a@b.example[2J31mofyou"));
 }
 
 #[test]

@@ -66,6 +66,7 @@ mod tests {
 
     fn account(expires: Option<u64>, ended: bool) -> Account {
         Account {
+            uid: None,
             name: "a".to_owned(),
             generation: 1,
             expires: expires.map(Millis),

@@ -27,7 +27,7 @@ fn refresh_of(record: &Record) -> &str {
 #[test]
 fn the_request_is_what_the_provider_reads() {
     let refresh = record().refresh.unwrap();
-    let (content_type, body) = request(&oauth("chatgpt-account"), &refresh, None);
+    let (content_type, body) = request(&oauth("chatgpt-account"), &record(), &refresh);
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(content_type, "application/json");
     assert_eq!(
@@ -35,7 +35,7 @@ fn the_request_is_what_the_provider_reads() {
         json!({"grant_type": "refresh_token", "refresh_token": "the-old/refresh+token", "client_id": "app_EMoamEEZ73f0CkXaXp7hrann"})
     );
     let google = Oauth { client_secret: Some("a b".to_owned()), ..oauth("google-account") };
-    let (content_type, body) = request(&google, &refresh, None);
+    let (content_type, body) = request(&google, &record(), &refresh);
     let body = std::str::from_utf8(&body).unwrap();
     assert_eq!(content_type, "application/x-www-form-urlencoded");
     assert!(
@@ -115,6 +115,13 @@ fn what_is_no_answer_is_told_and_only_the_provider_ends_a_login() {
         (429, "", Refused::Status(429)),
         (400, "<html>invalid_grant</html>", Refused::Status(400)),
         (400, r#"{"error":"sk-a secret with spaces"}"#, Refused::Status(400)),
+        (
+            400,
+            r#"{"error":"AbcdefghijKlmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijkl"}"#,
+            Refused::Status(400),
+        ),
+        (400, r#"{"error":"0f3c2a10-1234-5678-9abc-def012345678"}"#, Refused::Status(400)),
+        (400, r#"{"error":"AADSTS70008"}"#, code(400, "AADSTS70008")),
         (302, "", Refused::Redirect(302)),
         (200, "<!doctype html><title>Sign in</title>", Refused::NotJson),
         (200, "", Refused::NotJson),

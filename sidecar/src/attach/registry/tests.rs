@@ -7,18 +7,17 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use understudy_control::{
-    ArmLogin, Client, ControlDirectory, Decide, Effect, Explain, HelloSecret, Lasting, Listener, ManagedFile,
-    Outcome, Placement, Reply, Request, User,
+    ArmLogin, Client, ControlDirectory, Decide, Effect, Explain, HelloSecret, Lasting, Listener, LoginMade,
+    ManagedFile, Outcome, Placement, Reply, Request, User,
 };
 use understudy_policies::{Policy, PolicySet, Verdict};
 
 use super::*;
 use crate::accounts::Token;
-use crate::accounts::record::{StandIns, Tokens};
+use crate::accounts::record::{Record, StandIns, Tokens};
 use crate::attach::descriptors::tests::{good as sockets, publishing};
 use crate::audit::Audit;
 use crate::connection::doors::Doors;
-use crate::connection::postgres::admission::Door;
 use crate::connection::ssh::admission::Admission;
 use crate::credentials::Grants;
 use crate::current::Current;
@@ -77,7 +76,7 @@ fn stand() -> Stand {
             grants: Arc::new(if *withdrawn.lock().unwrap() {
                 Grants::default()
             } else {
-                let own = asked.own.iter().filter(|own| **own == "work" && asked.prepare.image.is_none());
+                let own = asked.own.iter().filter(|own| own.name == "work" && asked.prepare.image.is_none());
                 asked.granted.names().into_iter().chain(own.map(|_| "mine".to_owned())).collect()
             }),
             policy: Arc::new(PolicySet::combine(vec![Arc::new(Policy::new(
@@ -101,8 +100,8 @@ fn stand() -> Stand {
         decisions: Arc::clone(&decisions),
         questions: Questions::new(QuestionLimits::default(), None, Arc::clone(audit.bell())),
         arming: Arc::default(),
-        keep_login: Box::new(|_, name, _| match name {
-            "taken" => Err(KeepError::Stored(name.to_owned())),
+        keep_login: Box::new(|_, made| match made.shown.account.as_str() {
+            name @ "taken" => Err(KeepError::Stored(name.to_owned())),
             _ => Ok(vec![("mine".to_owned(), true), ("not-mine".to_owned(), false)]),
         }),
         authority: "PEM".to_owned(),
@@ -117,7 +116,7 @@ fn stand() -> Stand {
                 ("git.example", false) => Admission::Closed("secret `a` is for git.example".to_owned()),
                 _ => Admission::NoKey,
             };
-            Doors { ssh, postgres: Door::NoSecret }
+            Doors { ssh, ..Doors::none() }
         }),
         bell: Arc::clone(audit.bell()),
         lines: Box::new(move |from| kept.since(from)),
@@ -212,6 +211,11 @@ fn a_reload_reaches_running_containers_and_those_in_the_middle_of_a_start() {
     assert_eq!((secrets(0), secrets(1)), (vec!["a".to_owned()], vec!["a".to_owned()]));
 }
 
+fn login(account: &str) -> (LoginMade, String) {
+    let (account, kind, code) = (account.to_owned(), "kind".to_owned(), "c0de".to_owned());
+    (LoginMade { account, kind, whose: None, code, to_be_made: false }, "uid".to_owned())
+}
+
 #[test]
 fn a_container_gets_a_login_that_it_made_once_the_operator_confirmed_it() {
     let stand = stand();
@@ -225,27 +229,29 @@ fn a_container_gets_a_login_that_it_made_once_the_operator_confirmed_it() {
     attach(registry, "a").unwrap();
     assert!(arm("nobody", "work", 60).is_err() && arm("agent", "work", 86_401).is_err());
     assert!(arm("agent", "../work", 60).unwrap_err().reason.contains("lower-case"));
-    assert!(registry.keep_login("agent").unwrap_err().reason.contains("not armed"));
+    assert!(registry.keep_login("agent", "c0de").unwrap_err().reason.contains("not armed"));
     let (agent, other) = ("a".repeat(64).parse().unwrap(), "b".repeat(64).parse().unwrap());
     assert!(!registry.parts.own_logins.is_known(&agent));
     arm("agent", "taken", 60).unwrap();
     assert!(registry.parts.own_logins.is_known(&agent));
-    assert!(registry.keep_login("agent").unwrap_err().reason.contains("no login was made"));
+    assert!(registry.keep_login("agent", "c0de").unwrap_err().reason.contains("no login was made"));
     let made = |account: &str| {
         let token = |text: &str| Token::new(text.to_owned());
         let tokens = Tokens { access: token("access"), refresh: Some(token("refresh")), id: None };
         let attempt = registry.parts.arming.begin(&"a".repeat(64).parse().unwrap(), false).unwrap();
-        attempt.made(account.to_owned(), Record::new("kind", tokens, StandIns::default()), false)
+        attempt.made(login(account), Some(Record::new("kind", tokens, StandIns::default())), false)
     };
     let mut hears = made("taken");
     assert_eq!(registry.armed_logins()[0].made.as_ref().map(|made| made.kind.as_str()), Some("kind"));
-    assert!(registry.keep_login("agent").unwrap_err().reason.contains("not replaced"));
+    assert!(registry.keep_login("agent", "c0de").unwrap_err().reason.contains("not replaced"));
     assert!(hears.try_recv().is_err());
     registry.forget_login("agent").unwrap();
     assert!(registry.armed_logins().is_empty());
     arm("agent", "work", 60).unwrap();
     let mut hears = made("work");
-    let kept = registry.keep_login("agent").unwrap();
+    // It is not the one that was there a moment ago.
+    assert!(registry.keep_login("agent", "0ther").unwrap_err().reason.contains("a newer login is waiting"));
+    let kept = registry.keep_login("agent", "c0de").unwrap();
     assert_eq!((kept.secrets.len(), kept.granted, kept.told), (2, vec!["mine".to_owned()], true));
     assert!(hears.try_recv().is_ok());
     assert_eq!(registry.status().containers[0].secrets, ["a", "mine"]);

@@ -151,7 +151,18 @@ fn http_is_known_by_its_request_line() {
         (b"PRI * HTTP/2.0\r\n\r\nXX", Classified::Malformed { why: "HTTP version that does not exist" }),
         (b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", Classified::Other),
         (b"EHLO mail.example\r\n", Classified::Other),
-        (b"\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10", Classified::Other),
+        // Of other protocols: memcached's, telnet's, one with a length.
+        (b"\x80\x0b\x00\x00\x00\x00\x00\x00", Classified::Other),
+        (b"\x80\x01\x01\x00\x80", Classified::Other),
+        (b"\xff\xfb\x01", Classified::Other),
+        (b"\xff\xfd\x03\xff\xfb\x01", Classified::Other),
+        (b"\x80\x2e\x02", Classified::Other),
+        (b"\n\x05hello", Classified::Other),
+        (b"\r\n\r\n\0\r\nQUIZ", Classified::Other),
+        (b"*1\r\n$4\r\nPING\r\n", Classified::Other),
+        (b"QUIT\r\n", Classified::Other),
+        (b"PROXY\r\n", Classified::Other),
+        (b"NICK HTTP\r\n", Classified::Other),
         (b"\x00\x00\x00\x08\x04\xd2\x16\x2f", Classified::Other),
         (b"\x05\x01\x00", Classified::Other),
         (b"get key\r\n", Classified::Other),
@@ -176,6 +187,25 @@ fn what_a_lenient_server_takes_for_http_is_no_other_protocol() {
         b"GET / http/1.1\r\n",
         b"GET  /\r\n",
         b"GET  HTTP/1.1\r\n",
+        b" GET / HTTP/1.1\r\n",
+        b"\tGET / HTTP/1.1\r\n",
+        b"\r\n \x0b\x0cGET / HTTP/1.1\r\n",
+        b"GET\x0b/\x0bHTTP/1.1\r\n",
+        b"GET\x0c/\x0cHTTP/1.1\n",
+        b"GET\r/\rHTTP/1.1\r\n",
+        b"GET / HTTP/1.1\x0b\r\n",
+        b"POST / HTTP/1.1\rHost: a\r\r\n",
+        b"POST / HTTP/1.1 more\r\n",
+        b"aMethodOfMoreThanTwentyFourLetters / HTTP/1.1\r\n",
+        b" PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        // What makes a server take what follows for the beginning.
+        b"PROXY TCP4 192.0.2.1 192.0.2.2 1 443\r\n",
+        b"PROXY UNKNOWN\r\nGET / HTTP/1.1\r\n",
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c",
+        // SSL 2, asking for itself or for TLS.
+        b"\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10",
+        b"\x81\x03\x01\x03\x03\x00\x15",
+        b"\x80\x2e\x01\x00\x02\x00\x15",
     ] {
         let whole = classify(bytes);
         assert!(
@@ -215,7 +245,7 @@ proptest! {
 
     #[test]
     fn more_bytes_never_change_a_decision(
-        start in proptest::sample::select(vec![&b"GET /"[..], b"GET ", b"GET / HTTP/1.", b"PRI * HTTP/2.0\r\n", b"\x16\x03\x01\x00\x08", b""]),
+        start in proptest::sample::select(vec![&b"GET /"[..], b"GET ", b"GET / HTTP/1.", b"PRI * HTTP/2.0\r\n", b"\x16\x03\x01\x00\x08", b"\x80\x2e", b"\x80\x2e\x01\x03", b"\r\n\r\n\0", b" \t", b"PROXY", b"PROXY T", b""]),
         rest in proptest::collection::vec(any::<u8>(), 0..64),
     ) {
         let bytes = [start, &rest].concat();

@@ -44,12 +44,11 @@ impl Visitor {
         Self { stream: Box::new(stream), end_point: None }
     }
 
-    /// What it wants, once it has TLS if it wants that. Whatever comes in clear after it has asked is part of the
-    /// handshake, or the end of it.
+    /// What it wants, once it has TLS if it wants that and there is a host for it. Whatever comes in clear after it has asked
+    /// is part of the handshake, or the end of it.
     pub(super) async fn opening(
         mut self,
-        host: &HostName,
-        leaves: &Leaves,
+        host: Option<(&HostName, &Leaves)>,
     ) -> Result<(Self, Opening), Refused> {
         let (mut may_ask_tls, mut may_ask_gss) = (self.end_point.is_none(), self.end_point.is_none());
         loop {
@@ -59,10 +58,15 @@ impl Visitor {
             };
             match Opening::parse(&body) {
                 Ok(Opening::Tls) if may_ask_tls => {
+                    may_ask_tls = false;
+                    let Some((host, leaves)) = host else {
+                        wire::send(&mut self.stream, b"N").await.map_err(|error| gone(&error))?;
+                        continue;
+                    };
                     wire::send(&mut self.stream, b"S").await.map_err(|error| gone(&error))?;
                     let (stream, end_point) = secure(self.stream, host, leaves).await?;
                     self = Self { stream, end_point: Some(end_point) };
-                    (may_ask_tls, may_ask_gss) = (false, false);
+                    may_ask_gss = false;
                 }
                 Ok(Opening::Gss) if may_ask_gss => {
                     may_ask_gss = false;

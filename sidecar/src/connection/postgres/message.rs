@@ -55,6 +55,11 @@ pub struct Startup {
 }
 
 impl Opening {
+    /// Whether a packet that begins so is one, well-formed or not.
+    pub fn is_code(code: u32) -> bool {
+        matches!(code, TLS | GSS | CANCEL) || code >> 16 == VERSION >> 16
+    }
+
     /// `body` is the packet without its length.
     pub fn parse(body: &[u8]) -> Result<Self, MessageError> {
         let (code, rest) = body.split_first_chunk().ok_or(MessageError::Malformed)?;

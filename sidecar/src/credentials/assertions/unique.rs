@@ -1,11 +1,7 @@
 //! A JSON object in which no member is named twice, at any depth: of two, programs differ in which they take.
 
-use std::fmt;
-
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
-
-const TWICE: &str = "a member is named twice";
+use serde_json::{Map, Value};
+use understudy_policies::unique;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Members(pub(in crate::credentials) Map<String, Value>);
@@ -14,15 +10,15 @@ pub struct Members(pub(in crate::credentials) Map<String, Value>);
 pub enum NotUnique {
     #[error("not a JSON object")]
     NotAnObject,
-    #[error("{TWICE}")]
+    #[error("a member is named twice")]
     Twice,
 }
 
 impl Members {
     pub fn parse(bytes: &[u8]) -> Result<Self, NotUnique> {
-        match serde_json::from_slice(bytes) {
-            Ok(Unique(Value::Object(members))) => Ok(Self(members)),
-            Err(error) if error.to_string().starts_with(TWICE) => Err(NotUnique::Twice),
+        match unique::parse(bytes) {
+            Ok(Value::Object(members)) => Ok(Self(members)),
+            Err(unique::NotUnique::Twice(_)) => Err(NotUnique::Twice),
             _ => Err(NotUnique::NotAnObject),
         }
     }
@@ -37,68 +33,6 @@ impl Members {
 
     pub fn text(&self, name: &str) -> Option<&str> {
         self.get(name)?.as_str()
-    }
-}
-
-/// Depth is bounded by serde_json.
-struct Unique(Value);
-
-impl<'de> Deserialize<'de> for Unique {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Any).map(Self)
-    }
-}
-
-struct Any;
-
-impl<'de> Visitor<'de> for Any {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number that is none"))
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_seq<S: SeqAccess<'de>>(self, mut items: S) -> Result<Value, S::Error> {
-        let mut all = Vec::new();
-        while let Some(Unique(item)) = items.next_element()? {
-            all.push(item);
-        }
-        Ok(Value::Array(all))
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<Value, M::Error> {
-        let mut all = Map::new();
-        while let Some(name) = members.next_key::<String>()? {
-            let Unique(value) = members.next_value()?;
-            if all.insert(name, value).is_some() {
-                return Err(M::Error::custom(TWICE));
-            }
-        }
-        Ok(Value::Object(all))
     }
 }
 

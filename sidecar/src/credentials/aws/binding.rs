@@ -1,9 +1,9 @@
 //! What a key may be used for: services, regions and buckets, as the scope and the address of a request tell them.
 
-use http::{HeaderMap, Method};
+use http::Method;
 use toml::Spanned;
 use understudy_policies::document::OneOrMany;
-use understudy_policies::{HostName, HostPattern};
+use understudy_policies::{HostPattern, PathPattern, Readings};
 use understudy_sigv4::Scope;
 
 use super::super::catalogue::Creates;
@@ -51,16 +51,16 @@ const CREATING: [(&str, Creates); 19] = [
     ("sts", Creates::Sts),
 ];
 
+/// In lower case.
+const ACTION: &[u8] = b"action=";
+/// At a store that is not Amazon's: interfaces that make users and keys (MinIO's, Ceph's), as patterns of paths.
+const ADMIN_ANYWHERE: [&str; 2] = ["/minio/admin/**", "/minio/kms/**"];
+/// Where the host names no bucket: with one, this is an object.
+const ADMIN: &str = "/admin/**";
+
 impl Binding {
-    /// What is wrong, and what to do about it.
-    pub(super) fn check(
-        &self,
-        scope: &Scope,
-        host: &HostName,
-        hosts: &[HostPattern],
-        path: &str,
-        headers: &HeaderMap,
-    ) -> Result<(), String> {
+    /// What is wrong, and what to do about it. `hosts` are the secret's.
+    pub fn check(&self, scope: &Scope, head: &RequestHead<'_>, hosts: &[HostPattern]) -> Result<(), String> {
         if !self.services.contains(&scope.service) {
             let allowed = list(&self.services);
             return Err(format!("it signs for {allowed}; for `{}`, add that to `services`", scope.service));
@@ -69,14 +69,12 @@ impl Binding {
             let allowed = list(&self.regions);
             return Err(format!("it signs for {allowed}; for `{}`, add that to `regions`", scope.region));
         }
-        // Another store may take a signature for any service; of one that creates credentials, `minting` decides.
-        let other = !scope.is_s3() && (bucket::is_amazon(host) || creating(&scope.service).is_some());
-        if self.buckets.is_empty() || other {
+        if self.buckets.is_empty() || is_of_no_bucket(scope, head, hosts) {
             return Ok(());
         }
-        let copied = headers.get_all("x-amz-copy-source").iter();
-        let copied = copied.map(|source| bucket::copied(source.as_bytes()));
-        for bucket in [bucket::of(host, hosts, path)].into_iter().chain(copied) {
+        let own = bucket::of(head.host, hosts, head.uri.path());
+        let copied = bucket::sources(head.headers, head.uri.query().unwrap_or_default());
+        for bucket in [own].into_iter().chain(copied.map(|source| bucket::copied(&source))) {
             let bucket = bucket?;
             if !self.buckets.iter().any(|pattern| fits(pattern, &bucket)) {
                 let allowed = list(&self.buckets);
@@ -87,15 +85,50 @@ impl Binding {
     }
 
     /// What a request creates, if its service is one of those that do, or answers for one of them: S3's access grants do, and
-    /// stores that speak like S3 can have the actions of STS and IAM at their root, whatever service was signed for.
-    pub(super) fn creates(scope: &Scope, head: &RequestHead<'_>) -> Option<Creates> {
-        let known = creating(&scope.service);
+    /// stores that speak like S3 can have the actions of STS and IAM at their root and an interface for their
+    /// administrators, whatever service was signed for.
+    pub fn creates(&self, scope: &Scope, head: &RequestHead<'_>, hosts: &[HostPattern]) -> Option<Creates> {
         let grants = head.host.as_str().split('.').any(|label| label.starts_with("s3-control"));
-        let acts = head.uri.query().is_some_and(|query| query.to_ascii_lowercase().contains("action="));
-        let at_root = head.uri.path().trim_matches('/').is_empty();
-        let elsewhere = !bucket::is_amazon(head.host) && at_root && (head.method == Method::POST || acts);
-        known.or((grants || elsewhere && scope.is_s3()).then_some(Creates::Sts))
+        creating(&scope.service).or(grants.then_some(Creates::Sts)).or_else(|| {
+            let store = self.is_for_a_store() && !bucket::is_amazon(head.host);
+            store.then(|| of_store(head, hosts)).flatten()
+        })
     }
+
+    /// Declared for nothing that a store which speaks like S3 has, its hosts are none: what else speaks AWS's protocols (a
+    /// database, a queue) has all of its actions at its root.
+    fn is_for_a_store(&self) -> bool {
+        self.services.iter().any(|service| service.starts_with("s3") || creating(service).is_some())
+    }
+}
+
+/// Amazon holds a signature to the service that its host names. Another store may take one for any service, so only what its
+/// root does for a service that creates credentials is about no bucket: for that, `minting` decides.
+fn is_of_no_bucket(scope: &Scope, head: &RequestHead<'_>, hosts: &[HostPattern]) -> bool {
+    if bucket::is_amazon(head.host) {
+        return !scope.is_s3();
+    }
+    let root = *head.method == Method::POST && head.uri.path() == "/";
+    creating(&scope.service).is_some() && root && bucket::of_host(head.host, hosts).is_none()
+}
+
+/// However the store reads the path and the query.
+fn of_store(head: &RequestHead<'_>, hosts: &[HostPattern]) -> Option<Creates> {
+    let readings = Readings::of(head.uri.path());
+    // None of ours fails to parse; if one did, it would match everything.
+    let is = |pattern: &str| {
+        pattern.parse::<PathPattern>().map_or(true, |pattern| pattern.matches_possibly(&readings))
+    };
+    let of_host = bucket::of_host(head.host, hosts).is_some();
+    if ADMIN_ANYWHERE.into_iter().any(is) || !of_host && is(ADMIN) {
+        return Some(Creates::ApiKey);
+    }
+    let acts = || {
+        let query = head.uri.query().unwrap_or_default();
+        bucket::decodings(query.as_bytes())
+            .any(|query| query.to_ascii_lowercase().windows(ACTION.len()).any(|part| part == ACTION))
+    };
+    (is("/") && (*head.method == Method::POST || acts())).then_some(Creates::Sts)
 }
 
 fn creating(service: &str) -> Option<Creates> {
@@ -158,40 +191,99 @@ fn words(key: &str, written: Spanned<OneOrMany<String>>, star: bool) -> Result<V
 
 #[cfg(test)]
 mod tests {
-    use http::Uri;
+    use http::{HeaderMap, Uri};
 
     use super::*;
 
+    fn binding(services: &[&str], buckets: &[&str]) -> Binding {
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        Binding { services: words(services), regions: Vec::new(), buckets: words(buckets) }
+    }
+
+    fn scope(service: &str) -> Scope {
+        let (date, region) = ("20150830".to_owned(), "x".to_owned());
+        Scope { date, region, service: service.to_owned() }
+    }
+
+    const HOSTS: [&str; 3] = ["store.example.com", "*.store.example.com", "*.amazonaws.com"];
+
+    /// With the hosts of the secret, and a head of that request.
+    fn with<T>(
+        (method, host, target): (&str, &str, &str),
+        ask: impl FnOnce(&RequestHead<'_>, &[HostPattern]) -> T,
+    ) -> T {
+        let (host, uri): (_, Uri) = (host.parse().unwrap(), target.parse().unwrap());
+        let (method, headers) = (method.parse().unwrap(), HeaderMap::new());
+        let head =
+            RequestHead { host: &host, method: &method, verified_tls: true, uri: &uri, headers: &headers };
+        ask(&head, &HOSTS.map(|host| host.parse().unwrap()))
+    }
+
     #[test]
     fn what_answers_with_credentials_is_told_by_service_host_and_action() {
-        for (service, host, method, target, creates) in [
-            ("s3", "s3.eu-central-1.amazonaws.com", Method::GET, "/b/key", None),
-            ("s3", "s3.eu-central-1.amazonaws.com", Method::POST, "/?delete", None),
-            ("iam", "iam.amazonaws.com", Method::POST, "/", Some(Creates::ApiKey)),
-            (
-                "s3",
-                "1.s3-control.eu-central-1.amazonaws.com",
-                Method::GET,
-                "/v20180820/x",
-                Some(Creates::Sts),
-            ),
-            ("s3", "store.example.com", Method::GET, "/", None),
-            ("s3", "store.example.com", Method::POST, "/b?delete", None),
-            ("s3", "store.example.com", Method::POST, "/", Some(Creates::Sts)),
-            ("s3", "store.example.com", Method::GET, "/?action=AssumeRole", Some(Creates::Sts)),
+        const AWS: &str = "s3.eu-central-1.amazonaws.com";
+        const STORE: &str = "store.example.com";
+        const OF_BUCKET: &str = "b.store.example.com";
+        let (sts, key) = (Some(Creates::Sts), Some(Creates::ApiKey));
+        let store = binding(&["s3", "dynamodb", "iam"], &[]);
+        for (service, method, host, target, creates) in [
+            ("s3", "GET", AWS, "/b/key", None),
+            ("s3", "POST", AWS, "/?delete", None),
+            ("iam", "POST", "iam.amazonaws.com", "/", key),
+            ("s3", "GET", "1.s3-control.eu-central-1.amazonaws.com", "/v20180820/x", sts),
+            ("s3", "GET", STORE, "/", None),
+            ("s3", "GET", STORE, "/?prefix=x", None),
+            ("s3", "POST", STORE, "/b?delete", None),
+            ("s3", "POST", STORE, "/", sts),
+            ("s3", "GET", STORE, "/?action=AssumeRole", sts),
+            ("s3", "GET", STORE, "/?%41ction=AssumeRole", sts),
+            ("s3", "GET", STORE, "/?x&%2541ction%3dAssumeRole", sts),
+            ("s3", "POST", STORE, "/%2F", sts),
+            ("s3", "POST", STORE, "/%252f//", sts),
+            ("s3", "POST", STORE, "/./", sts),
+            ("s3", "POST", STORE, "/b/%2e%2e", sts),
+            ("s3", "POST", OF_BUCKET, "/", sts),
+            // Whatever it was signed for.
+            ("dynamodb", "POST", STORE, "/", sts),
+            ("dynamodb", "POST", "dynamodb.eu-central-1.amazonaws.com", "/", None),
+            // A customer's machine is no service of Amazon's.
+            ("dynamodb", "POST", "store.eu-central-1.elb.amazonaws.com", "/", sts),
+            ("s3", "PUT", STORE, "/minio/admin/v3/add-user", key),
+            ("s3", "PUT", OF_BUCKET, "/minio//%61dmin/v3/add-user", key),
+            ("s3", "POST", STORE, "/minio/kms/v1/key/create", key),
+            ("s3", "PUT", STORE, "/admin/user?key", key),
+            ("s3", "PUT", STORE, "/x/../admin/user", key),
+            ("s3", "PUT", OF_BUCKET, "/admin/user", None),
+            ("s3", "PUT", STORE, "/b/admin/user", None),
+            ("s3", "PUT", AWS, "/admin/user", None),
         ] {
-            let (host, uri) = (host.parse().unwrap(), Uri::from_static(target));
-            let headers = HeaderMap::new();
-            let head = RequestHead {
-                host: &host,
-                method: &method,
-                verified_tls: true,
-                uri: &uri,
-                headers: &headers,
-            };
-            let (date, region) = ("20150830".to_owned(), "x".to_owned());
-            let scope = Scope { date, region, service: service.to_owned() };
-            assert_eq!(Binding::creates(&scope, &head), creates, "{service} {host} {method} {target}");
+            let found =
+                with((method, host, target), |head, hosts| store.creates(&scope(service), head, hosts));
+            assert_eq!(found, creates, "{service} {method} {host}{target}");
+        }
+        let database = binding(&["dynamodb"], &[]);
+        let asked = ("POST", STORE, "/");
+        assert_eq!(with(asked, |head, hosts| database.creates(&scope("dynamodb"), head, hosts)), None);
+    }
+
+    #[test]
+    fn a_service_that_creates_credentials_is_no_way_around_buckets() {
+        let bound = binding(&["s3", "sts"], &["mine"]);
+        for (service, method, host, target, fits) in [
+            ("s3", "GET", "store.example.com", "/mine/key", true),
+            ("s3", "GET", "store.example.com", "/others/key", false),
+            ("sts", "GET", "store.example.com", "/others/key", false),
+            ("sts", "PUT", "store.example.com", "/others/key", false),
+            ("sts", "GET", "others.store.example.com", "/", false),
+            ("sts", "POST", "others.store.example.com", "/", false),
+            ("sts", "GET", "store.example.com", "/", false),
+            ("sts", "POST", "store.example.com", "/%2Fothers", false),
+            ("sts", "POST", "store.example.com", "/", true),
+            ("sts", "POST", "sts.eu-central-1.amazonaws.com", "/", true),
+            ("sts", "GET", "store.eu-central-1.elb.amazonaws.com", "/others/key", false),
+        ] {
+            let found = with((method, host, target), |head, hosts| bound.check(&scope(service), head, hosts));
+            assert_eq!(found.is_ok(), fits, "{service} {method} {host}{target}: {found:?}");
         }
     }
 }

@@ -1,38 +1,71 @@
 //! The bucket that a request to Amazon S3, or to what speaks like it, is about. Pure.
 
+use http::HeaderMap;
 use percent_encoding::percent_decode;
 use understudy_policies::{HostName, HostPattern};
 
 const AWS: [&str; 2] = [".amazonaws.com", ".amazonaws.com.cn"];
-/// How often percent-encoding is undone to look for dot segments.
+const COPY_SOURCE: &str = "x-amz-copy-source";
+/// How often percent-encoding is undone to look for what is hidden by it.
 const DECODINGS: usize = 3;
 
 /// Of the host, where it names one, else of the path. `hosts` are the secret's: what stands before one that begins with
 /// `*` is the bucket.
 pub(super) fn of(host: &HostName, hosts: &[HostPattern], path: &str) -> Result<String, String> {
     plainly(path.as_bytes())?;
-    let name = host.as_str();
-    let of_host = match AWS.iter().find_map(|end| name.strip_suffix(end)) {
-        Some(rest) => of_amazon(rest),
-        None => below(name, hosts),
-    };
-    match of_host {
+    match of_host(host, hosts) {
         Some(bucket) => Ok(bucket.to_owned()),
         None => of_path(path),
     }
 }
 
-/// Whether the host is Amazon's, which holds a signature to the service that it names.
-pub(super) fn is_amazon(host: &HostName) -> bool {
-    AWS.iter().any(|end| host.as_str().ends_with(end))
+/// None: it names none.
+pub(super) fn of_host<'h>(host: &'h HostName, hosts: &[HostPattern]) -> Option<&'h str> {
+    match amazon(host) {
+        Some(rest) => of_amazon(rest),
+        None => below(host.as_str(), hosts),
+    }
 }
 
-/// Of `x-amz-copy-source`.
+/// Whether the host is a service of Amazon's, which holds a signature to the service that it names.
+pub(super) fn is_amazon(host: &HostName) -> bool {
+    amazon(host).is_some()
+}
+
+/// What stands before Amazon's own name.
+fn amazon(host: &HostName) -> Option<&str> {
+    let rest = AWS.iter().find_map(|end| host.as_str().strip_suffix(end))?;
+    let is_of_customer = |label: &str| label == "elb" || label.starts_with("compute");
+    rest.rsplit('.').take(2).all(|label| !is_of_customer(label)).then_some(rest)
+}
+
+/// Each `x-amz-copy-source`. Of a query, too: in a presigned URL stores read there what is else a header. In its name `_` is as
+/// good as `-`, and its parameters end at `;` or do not.
+pub(super) fn sources<'r>(headers: &'r HeaderMap, query: &'r str) -> impl Iterator<Item = Vec<u8>> + 'r {
+    let parts = query.split('&').flat_map(|part| [part].into_iter().chain(part.split(';')));
+    let of_query = parts.filter_map(|part| {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        let is = |name: Vec<u8>| {
+            let name: Vec<u8> = name.iter().map(|b| if *b == b'_' { b'-' } else { *b }).collect();
+            name.trim_ascii().eq_ignore_ascii_case(COPY_SOURCE.as_bytes())
+        };
+        decodings(name.as_bytes()).any(is).then(|| percent_decode(value.as_bytes()).collect())
+    });
+    headers.get_all(COPY_SOURCE).iter().map(|value| value.as_bytes().to_vec()).chain(of_query)
+}
+
+/// Of one of the [sources].
 pub(super) fn copied(source: &[u8]) -> Result<String, String> {
     plainly(source)?;
     let source: Vec<u8> = percent_decode(source).collect();
     let source = String::from_utf8(source).map_err(|_| "its x-amz-copy-source is not UTF-8".to_owned())?;
     of_path(&format!("/{}", source.trim_start_matches('/')))
+}
+
+/// As it is, and with its percent-encoding undone, as often as a careless server would.
+pub(super) fn decodings(text: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    std::iter::successors(Some(text.to_vec()), |text| Some(percent_decode(text).collect()))
+        .take(DECODINGS + 1)
 }
 
 /// `BUCKET.s3.REGION`, `BUCKET.s3-accelerate`: the last label that begins with `s3` ends it. None: it names none.
@@ -75,15 +108,13 @@ fn of_path(path: &str) -> Result<String, String> {
 
 /// A server that takes dot segments out could read another bucket.
 fn plainly(path: &[u8]) -> Result<(), String> {
-    let mut path = path.to_vec();
-    for _ in 0..=DECODINGS {
+    for path in decodings(path) {
         let segments = path.split(|b| matches!(b, b'/' | b'\\'));
         // Some servers take path parameters out first (RFC 3986 section 3.3).
         let mut named = segments.map(|segment| segment.split(|b| *b == b';').next().unwrap_or_default());
         if named.any(|segment| matches!(segment, b"." | b"..")) {
             return Err("it is for some `buckets` only, and the path has dot segments".to_owned());
         }
-        path = percent_decode(&path).collect();
     }
     Ok(())
 }
@@ -132,5 +163,27 @@ mod tests {
         for source in ["", "arn:aws:s3:eu-central-1:1:accesspoint/x/object/k", "b/../c/key", "b/%2e%2e/c"] {
             assert!(copied(source.as_bytes()).is_err(), "{source}");
         }
+    }
+
+    #[test]
+    fn what_is_copied_is_found_in_the_query_however_it_is_written() {
+        let headers = HeaderMap::from_iter([(COPY_SOURCE.parse().unwrap(), "/a/1".parse().unwrap())]);
+        let all = |query: &str| -> Vec<String> {
+            sources(&headers, query).map(|source| String::from_utf8(source).unwrap()).collect()
+        };
+        assert_eq!(all("prefix=x-amz-copy-source"), ["/a/1"]);
+        for query in [
+            "X-Amz-Copy-Source=b/2",
+            "x=y&x-amz-copy-source=b%2f2",
+            "X%2DAmz-Copy%2dsource=b/2",
+            "X%252DAmz-Copy-Source=b/2",
+            "x_amz_copy_source=b/2",
+            "+=&x=y;X-Amz-Copy-Source=b/2",
+            "%20x-amz-copy-source=b/2",
+        ] {
+            assert!(all(query)[1..].iter().any(|source| source == "b/2"), "{query}: {:?}", all(query));
+        }
+        assert_eq!(all("x-amz-copy-source=b/2&x-amz-copy-source=c/3;d").len(), 5);
+        assert_eq!(all("x-amz-copy-source"), ["/a/1", "", ""]);
     }
 }

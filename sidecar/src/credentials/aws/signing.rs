@@ -16,7 +16,7 @@ use super::super::examine::{CredentialDenial, Judge, Place, RequestHead};
 use super::super::grants::Grants;
 use super::super::secret::SecretValue;
 use super::super::vault::{Secret, Vault};
-use super::{AwsKey, Binding};
+use super::AwsKey;
 use crate::reason::Reason;
 
 /// What of a signed request is not looked at again, as it is replaced.
@@ -101,14 +101,15 @@ fn of_secret(
     }
     judge.may_leave(secret, place)?;
     let scope = signing.claim.scope();
-    let bound = binding.check(scope, head.host, &declaration.hosts, head.uri.path(), head.headers);
+    let bound = binding.check(scope, head, &declaration.hosts);
     bound.map_err(|wrong| {
         denial(
             Reason::CredentialRestricted,
             format!("secret `{}` ({}): {wrong}", secret.name(), declaration.place),
         )
     })?;
-    match Binding::creates(scope, head).filter(|creates| !declaration.minting.contains(creates)) {
+    let creates = binding.creates(scope, head, &declaration.hosts);
+    match creates.filter(|creates| !declaration.minting.contains(creates)) {
         None => Ok(signing),
         Some(creates) => Err(denial(
             Reason::CredentialMinting,

@@ -23,6 +23,8 @@ pub struct LoginFile {
     pub expires: Option<String>,
     /// A list of texts, or one text with spaces between them.
     pub scopes: Option<String>,
+    /// The client (RFC 6749 section 2.2) that a login is of, where it need not be the kind's: it is renewed as that.
+    pub client_id: Option<String>,
     /// What else is known of the account, by name; no secret may be among it. `id:/claim` is a claim of the ID token.
     #[serde(default)]
     pub facts: BTreeMap<String, String>,

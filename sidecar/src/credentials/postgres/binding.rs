@@ -4,6 +4,8 @@ use toml::Spanned;
 use understudy_policies::HostName;
 use understudy_policies::document::OneOrMany;
 
+use super::super::servers::Servers;
+
 /// The port of PostgreSQL.
 const PORT: u16 = 5432;
 /// The longest name of PostgreSQL (NAMEDATALEN).
@@ -12,9 +14,7 @@ const LONGEST: usize = 63;
 /// Of one secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// Never empty.
-    hosts: Vec<HostName>,
-    port: u16,
+    servers: Servers,
     user: String,
     database: Option<String>,
     tls: bool,
@@ -52,15 +52,15 @@ pub(in crate::credentials) struct Written<'a> {
 
 impl Server {
     pub fn is_at(&self, host: &HostName, port: u16) -> bool {
-        self.port == port && self.hosts.contains(host)
+        self.servers.is_at(host, port)
     }
 
     pub fn hosts(&self) -> &[HostName] {
-        &self.hosts
+        self.servers.hosts()
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.servers.port()
     }
 
     /// As whom it logs in.
@@ -89,11 +89,7 @@ impl Server {
 
     /// `db.example.com`, or `db.example.com:6432`.
     pub fn shown_hosts(&self) -> Vec<String> {
-        let shown = |host: &HostName| match self.port {
-            PORT => host.to_string(),
-            port => format!("{host}:{port}"),
-        };
-        self.hosts.iter().map(shown).collect()
+        self.servers.shown()
     }
 }
 
@@ -113,25 +109,7 @@ impl Method {
 impl Written<'_> {
     /// `at` is where the secret's table begins. An error is a place in the file and what is wrong there.
     pub(in crate::credentials) fn server(self, at: usize) -> Result<Server, (usize, String)> {
-        let hosts = self.hosts.as_ref().ok_or_else(|| (at, "missing field `hosts`".to_owned()))?;
-        let at_hosts = hosts.span().start;
-        if hosts.get_ref().0.is_empty() {
-            return Err((at_hosts, "`hosts` is empty, so the secret could never be used".to_owned()));
-        }
-        let host = |host: &String| match host.parse() {
-            Ok(host) => Ok(host),
-            Err(_) if host.contains('*') => {
-                Err((at_hosts, format!("`hosts`: {host:?}: each server of a password is named in full")))
-            }
-            Err(error) => Err((at_hosts, format!("`hosts`: {host:?}: {error}"))),
-        };
-        let hosts: Vec<HostName> = hosts.get_ref().0.iter().map(host).collect::<Result<_, _>>()?;
-        let port = match self.port {
-            Some(port) if *port.get_ref() == 0 => {
-                return Err((port.span().start, "`port` must be 1 to 65535".to_owned()));
-            }
-            port => port.map_or(PORT, Spanned::into_inner),
-        };
+        let servers = Servers::read(self.hosts.as_ref(), self.port.as_ref(), PORT, at, "a password")?;
         let user = self.user.ok_or_else(|| (at, "missing field `user`: the role that logs in".to_owned()))?;
         let user = name("user", user)?;
         let database = self.database.map(|database| name("database", database)).transpose()?;
@@ -151,7 +129,7 @@ impl Written<'_> {
             None => vec![Method::Scram],
             Some(written) => methods(&written, tls)?,
         };
-        Ok(Server { hosts, port, user, database, tls, methods })
+        Ok(Server { servers, user, database, tls, methods })
     }
 
     /// For a secret of another kind.

@@ -43,7 +43,7 @@ pub(super) fn missing(host: &HostName) -> String {
     format!(
         "`host-keys` is missing: that of {host} is not built in (those of {} are); copy it from where its operator \
          publishes it, as host-keys = [\"SHA256:…\"]",
-        known.join(" and ")
+        known.join(", ")
     )
 }
 
@@ -56,12 +56,17 @@ mod tests {
         let lines = PUBLISHED.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).count();
         assert!(lines > 0 && BUILTIN.len() == lines);
         // As the forge's documentation prints them.
-        let github = builtin(&"github.com".parse().unwrap());
-        for printed in [
-            "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU",
-            "SHA256:p2QAMXNIC1TJYWeIOttrVc98/R1BUFWu3/LiyKgUfQM",
+        for (host, printed) in [
+            ("github.com", "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU"),
+            ("github.com", "SHA256:p2QAMXNIC1TJYWeIOttrVc98/R1BUFWu3/LiyKgUfQM"),
+            ("gitlab.com", "SHA256:eUXGGm1YGsMAS7vkcx6JOJdOGHPem5gQp4taiCfCLB8"),
+            ("gitlab.com", "SHA256:HbW3g8zUjNSksFbqTiUWPWg2Bq1x8xdGUrliXFzSnUw"),
         ] {
-            assert!(github.contains(&parse(printed).unwrap()), "{printed}");
+            let published = builtin(&host.parse().unwrap());
+            assert!(
+                published.len() == 2 && published.contains(&parse(printed).unwrap()),
+                "{host}: {printed}"
+            );
         }
         assert!(builtin(&"github.example".parse().unwrap()).is_empty());
     }

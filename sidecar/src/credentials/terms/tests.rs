@@ -2,6 +2,7 @@ use understudy_control::User;
 use understudy_policies::Verdict;
 
 use super::super::fixture::{Values, declared, vault};
+use super::super::{Catalogue, InstallationKey, KnownStandIns, Loading, Surroundings};
 use super::*;
 
 const KEY: &str = "sk-ant-api03-REALrealREAL0123456789";
@@ -246,6 +247,45 @@ fn a_file_of_passwords_that_is_there_is_looked_at() {
         assert!(terms.placement.stand_ins.iter().any(|text| text == vault.secret(name).unwrap().stand_in()));
     }
     assert!(!looked_at(&started(&vault, &[], &[]).unwrap()));
+}
+
+/// A home that is kept holds its stand-in in a line, and that line stays.
+#[test]
+fn a_secret_that_is_gone_keeps_no_container_from_starting() {
+    let declared = |name: &str| {
+        format!(
+            "[{name}]\nkind = \"postgres\"\nfile = \"/run/secrets/{name}\"\nhosts = \"db.example\"\nuser = \"app\"\n\
+             grant-to = {{ harnesses = [\"claude-code\"] }}\n"
+        )
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let catalogue = Arc::new(Catalogue::new([]).unwrap());
+    let key = InstallationKey::from_bytes(&[1; 32]);
+    let around = Surroundings { podman_secrets: directory.path().to_owned(), ..Surroundings::default() };
+    for (name, value) in [("gone", "correct-horse-battery"), ("there", "wrong-horse-battery")] {
+        std::fs::write(directory.path().join(name), value).unwrap();
+    }
+    let load = |text: &str, known: &KnownStandIns| {
+        let file = directory.path().join("secrets.toml");
+        let text = text.replace("file = \"/run/secrets/", "podman-secret = \"");
+        std::fs::write(&file, text).unwrap();
+        let loading = Loading {
+            catalogue: &catalogue,
+            key: &key,
+            around: &around,
+            known,
+            previous: None,
+            ask_again: false,
+        };
+        Vault::load(&file, loading).unwrap()
+    };
+    let before = load(&(declared("gone") + &declared("there")), &KnownStandIns::default());
+    let known = KnownStandIns::default().with(&before);
+    let after = load(&declared("there"), &known);
+    let terms = started(&after, &[(annotation::SECRETS, "there")], &[]).unwrap();
+    for secret in before.secrets() {
+        assert!(terms.placement.stand_ins.iter().any(|text| text == secret.stand_in()), "{}", secret.name());
+    }
 }
 
 #[test]

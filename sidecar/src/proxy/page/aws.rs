@@ -17,12 +17,12 @@ pub(super) enum Form {
     Json,
 }
 
-/// None: it is no such client.
-pub(super) fn form(request: &RequestHeader) -> Option<Form> {
+/// None: it is no such client. `expected`: it is one even if it has signed nothing.
+pub(super) fn form(request: &RequestHeader, expected: bool) -> Option<Form> {
     let (uri, headers) = (&request.uri, &request.headers);
     let query = uri.query().unwrap_or_default();
     let request = Request { method: request.method.as_str(), path: uri.path(), query, host: "", headers };
-    if !is_signed(&request) {
+    if !expected && !is_signed(&request) {
         return None;
     }
     Some(match service(&request).as_deref() {
@@ -107,7 +107,7 @@ mod tests {
             for (name, value) in more {
                 request.insert_header(*name, *value).unwrap();
             }
-            form(&request)
+            form(&request, false)
         };
         assert_eq!(of("s3", &[("content-type", "application/json")]), Some(Form::Xml));
         assert_eq!(of("sts", &[("content-type", "application/x-www-form-urlencoded")]), Some(Form::Wrapped));
@@ -120,7 +120,23 @@ mod tests {
         assert_eq!(of("lambda", &[]), Some(Form::Json));
         let mut other = RequestHeader::build("GET", b"/?a=b", None).unwrap();
         other.insert_header("authorization", "Bearer x").unwrap();
-        assert_eq!(form(&other), None);
+        assert_eq!(form(&other, false), None);
+    }
+
+    #[test]
+    fn what_is_not_signed_at_all_is_told_by_what_it_says_of_itself() {
+        for (name, value, form) in [
+            ("accept", "*/*", Form::Xml),
+            ("content-type", "application/octet-stream", Form::Xml),
+            ("content-type", "application/x-amz-json-1.1", Form::Json),
+            ("content-type", "application/json", Form::Json),
+            ("content-type", "application/x-www-form-urlencoded; charset=utf-8", Form::Wrapped),
+            ("x-amz-target", "DynamoDB_20120810.ListTables", Form::Json),
+        ] {
+            let mut request = RequestHeader::build("POST", b"/bucket/key", None).unwrap();
+            request.insert_header(name, value).unwrap();
+            assert_eq!(super::form(&request, true), Some(form), "{name}: {value}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Containers that share a network namespace.
 
 use super::*;
+use crate::accounts::record::OwnAccount;
 
 /// Prepares one that joins `with`.
 fn prepare_joining(registry: &Registry, id: &str, name: &str, with: &str) -> Result<Prepared, Refusal> {
@@ -264,11 +265,15 @@ fn a_new_member_joins_after_a_login_was_made_inside() {
     let registry = &stand.registry;
     let arm = ArmLogin { container: "agent".to_owned(), account: Some("work".to_owned()), seconds: 60 };
     registry.arm_login(&arm).unwrap();
+    registry.forget_login("agent").unwrap();
+    // By the name of another one of the pod: it is told by what it is known.
+    let by_member = registry.arm_login(&ArmLogin { container: "tools".to_owned(), ..arm }).unwrap();
+    assert_eq!(by_member.container_id.as_str(), "a".repeat(64));
     let token = |text: &str| Token::new(text.to_owned());
     let tokens = Tokens { access: token("access"), refresh: Some(token("refresh")), id: None };
     let attempt = registry.parts.arming.begin(&"a".repeat(64).parse().unwrap(), false).unwrap();
-    let _hears = attempt.made("work".to_owned(), Record::new("kind", tokens, StandIns::default()), false);
-    registry.keep_login("agent").unwrap();
+    let _hears = attempt.made(login("work"), Some(Record::new("kind", tokens, StandIns::default())), false);
+    registry.keep_login("agent", "c0de").unwrap();
     registry.detach(&"b".repeat(64).parse().unwrap());
     let (joins, image) = ("a".repeat(64).parse().ok(), "d".repeat(64).parse().ok());
     let barred = Prepare { joins, image, ..prepare("d", "barred") };
@@ -281,7 +286,8 @@ fn a_new_member_joins_after_a_login_was_made_inside() {
     };
     assert_eq!(secrets(), [["a", "mine"], ["a", "mine"]]);
     // It has it when the first is gone, and after a restart.
-    assert_eq!(registry.parts.own_logins.of(&"c".repeat(64).parse().unwrap()), ["work".to_owned()].into());
+    let own = OwnAccount { name: "work".to_owned(), uid: "uid".to_owned() };
+    assert_eq!(registry.parts.own_logins.of(&"c".repeat(64).parse().unwrap()), [own].into());
     registry.detach(&"a".repeat(64).parse().unwrap());
     registry.reconsider();
     assert_eq!(secrets(), [["a", "mine"]]);
