@@ -41,7 +41,7 @@ pub const PROVIDERS: [Provider; 8] = [
         secret: "anthropic-key",
         like: "anthropic-api-key",
         hosts: &["api.anthropic.com"],
-        harnesses: &["opencode", "aider", "pi"],
+        harnesses: &["claude-code", "opencode", "aider", "pi"],
         shape: ("sk-ant-api03-", BASE62, 93, "AA"),
     },
     Provider {
