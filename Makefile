@@ -41,6 +41,7 @@ test-all: test test-bed ## all tests, the long ones, fuzzing and the test bed in
 	integration-tests/images/build clients
 	integration-tests/images/postgres image
 	integration-tests/images/ssh
+	integration-tests/images/s3 image
 	TESTS=long $(MACHINE)/run-tests crun
 	$(MAKE) test-deb
 	integration-tests/fuzz/run 60

@@ -51,6 +51,8 @@ pub struct Options {
     pub token_lifetime: std::time::Duration,
     /// Bare repositories served below `/git/`.
     pub git_root: Option<PathBuf>,
+    /// A name whose TLS connections are ended here and passed on to another server, and that server.
+    pub relay: Option<(String, SocketAddr)>,
 }
 
 /// What each connection's handler knows.
@@ -59,6 +61,7 @@ struct Shared {
     log: Log,
     accounts: Arc<accounts::Accounts>,
     git_root: Option<PathBuf>,
+    relay: Option<(String, SocketAddr)>,
 }
 
 /// How a connection came.
@@ -80,6 +83,7 @@ pub async fn run(options: Options) -> Result<()> {
         log: Log::create(&options.log)?,
         accounts: Arc::new(accounts::Accounts::new(options.token_lifetime)),
         git_root: options.git_root.clone(),
+        relay: options.relay.clone(),
     };
     let mut tasks = tokio::task::JoinSet::new();
     for (ports, alpn) in [(&options.tls, &["h2", "http/1.1"][..]), (&options.tls_http1, &["http/1.1"][..])] {
@@ -130,8 +134,13 @@ async fn serve(stream: TcpStream, port: u16, tls: Option<TlsAcceptor>, shared: &
     let Some(tls) = tls else {
         return speak(stream, Arrival { port, ..Arrival::default() }, shared).await;
     };
-    let stream = tls.accept(stream).await.context("TLS handshake")?;
+    let mut stream = tls.accept(stream).await.context("TLS handshake")?;
     let session = stream.get_ref().1;
+    if let Some((_, server)) = shared.relay.as_ref().filter(|(name, _)| session.server_name() == Some(name)) {
+        let mut server = TcpStream::connect(server).await.context("the server behind the relay")?;
+        tokio::io::copy_bidirectional(&mut stream, &mut server).await.context("relayed")?;
+        return Ok(());
+    }
     let arrival = Arrival {
         port,
         sni: session.server_name().map(str::to_owned),

@@ -276,6 +276,9 @@ pub fn import(tar: &Path, image: &str) -> Result<()> {
     Ok(())
 }
 
+/// Where a test may have a server of its own in the world, behind TLS with a certificate of the world's.
+const RELAY: &str = "store.example=127.0.0.1:9000";
+
 fn world(paths: &Paths) -> Result<Container> {
     match std::fs::remove_dir_all(&paths.world) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -311,6 +314,8 @@ fn world(paths: &Paths) -> Result<Container> {
             &TOKEN_LIFETIME.as_secs().to_string(),
             "--git-root",
             "/world/git",
+            "--relay",
+            RELAY,
         ],
     )?;
     let certificate = paths.world.join("ca.crt");

@@ -1,6 +1,6 @@
 //! `mock-provider`: every host of the internet, for tests and the demo (see the library's `mock`).
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -39,14 +39,33 @@ struct Arguments {
     /// Directory of bare repositories.
     #[arg(long)]
     git_root: Option<PathBuf>,
+    /// `NAME=ADDRESS:PORT`: TLS connections for that name are ended here and passed on to that server.
+    #[arg(long, value_parser = relay)]
+    relay: Option<(String, SocketAddr)>,
+}
+
+fn relay(text: &str) -> Result<(String, SocketAddr), String> {
+    let (name, server) = text.split_once('=').ok_or("NAME=ADDRESS:PORT")?;
+    Ok((name.to_owned(), server.parse().map_err(|error| format!("{server}: {error}"))?))
 }
 
 fn main() -> ExitCode {
-    let Arguments { address, tls, tls_http1, plain, dns, answer, log, ca_out, token_lifetime, git_root } =
-        Arguments::parse();
+    let Arguments {
+        address,
+        tls,
+        tls_http1,
+        plain,
+        dns,
+        answer,
+        log,
+        ca_out,
+        token_lifetime,
+        git_root,
+        relay,
+    } = Arguments::parse();
     let token_lifetime = std::time::Duration::from_secs(token_lifetime);
     let options =
-        Options { address, tls, tls_http1, plain, dns, answer, log, ca_out, token_lifetime, git_root };
+        Options { address, tls, tls_http1, plain, dns, answer, log, ca_out, token_lifetime, git_root, relay };
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

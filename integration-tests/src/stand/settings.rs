@@ -41,6 +41,7 @@ resolvers = ["127.0.0.1:53"]
 "plain.example" = "127.0.0.1"
 "s3.example" = "127.0.0.1"
 "shop.example" = "127.0.0.1"
+"store.example" = "127.0.0.1"
 "#;
 
 const DECLARATIONS: [(&str, &str); 4] = [

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails as tests do")]
 
+mod aws;
 mod clients;
 mod postgres;
 mod ssh;
