@@ -107,7 +107,7 @@ fn the_aws_cli_and_boto3_work_and_the_key_is_nowhere_in_their_container() {
     let _declared = stand.declare_meanwhile("store", DECLARED).unwrap();
 
     let script = format!(
-        "{{ set -eu; export AWS_REGION=us-east-1; printf '[default]\\ns3 =\\n    addressing_style = path\\n' >~/.aws/config\n\
+        "{{ set -eu; export AWS_DEFAULT_REGION=us-east-1; printf '[default]\\ns3 =\\n    addressing_style = path\\n    signature_version = s3v4\\n' >~/.aws/config\n\
          cat >/tmp/boto3.test.py <<'END'\n{BOTO3}END\n\
          aws-python /tmp/boto3.test.py\n{CLI}\n}} >/tmp/said 2>&1; touch /tmp/done; exec sleep infinity"
     );
