@@ -1,11 +1,17 @@
 //! Enough of git-config(5)'s syntax to see what a configuration would have git run or read.
 
+use std::io;
+use std::sync::Arc;
+
+/// Settings in one file. Who may write it must not choose how much memory they take.
+const MOST: usize = 20_000;
+
 /// One assignment; section and key in lower case, as git compares them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) section: String,
+    pub(crate) section: Arc<str>,
     /// As it is written.
-    pub(crate) subsection: String,
+    pub(crate) subsection: Arc<str>,
     pub(crate) key: String,
     pub(crate) value: String,
 }
@@ -13,14 +19,14 @@ pub(crate) struct Entry {
 impl Entry {
     /// `core.hookspath`, `filter.lfs.clean`.
     pub(crate) fn name(&self) -> String {
-        match self.subsection.as_str() {
+        match &*self.subsection {
             "" => format!("{}.{}", self.section, self.key),
             subsection => format!("{}.{subsection}.{}", self.section, self.key),
         }
     }
 
     pub(crate) fn is(&self, section: &str, key: &str) -> bool {
-        self.section == section && self.key == key
+        &*self.section == section && self.key == key
     }
 
     pub(crate) fn is_true(&self) -> bool {
@@ -30,18 +36,21 @@ impl Entry {
 }
 
 /// What cannot be understood is passed over; git itself refuses such a file.
-pub(crate) fn parse(text: &[u8]) -> Vec<Entry> {
+///
+/// # Errors
+/// If there are more settings than any file of a person has.
+pub(crate) fn parse(text: &[u8]) -> io::Result<Vec<Entry>> {
     let text = String::from_utf8_lossy(text);
     let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     let mut entries = Vec::new();
-    let (mut section, mut subsection) = (String::new(), String::new());
+    let (mut section, mut subsection): (Arc<str>, Arc<str>) = Default::default();
     let mut rest = text.as_str();
     while let Some(first) = rest.chars().next() {
         match first {
             '#' | ';' => rest = rest.split_once('\n').map_or("", |(_, rest)| rest),
             '[' => {
                 let (header, after) = header(rest.get(1..).unwrap_or_default());
-                (section, subsection) = header;
+                (section, subsection) = (header.0.into(), header.1.into());
                 rest = after;
             }
             first if first.is_whitespace() => rest = rest.get(first.len_utf8()..).unwrap_or_default(),
@@ -53,12 +62,16 @@ pub(crate) fn parse(text: &[u8]) -> Vec<Entry> {
                     Some(after) => value(after),
                     None => ("true".to_owned(), after),
                 };
-                entries.push(Entry { section: section.clone(), subsection: subsection.clone(), key, value });
+                if entries.len() == MOST {
+                    return Err(io::Error::other(format!("more than {MOST} settings")));
+                }
+                let (section, subsection) = (Arc::clone(&section), Arc::clone(&subsection));
+                entries.push(Entry { section, subsection, key, value });
                 rest = after;
             }
         }
     }
-    entries
+    Ok(entries)
 }
 
 /// After the bracket: `core]`, `remote "origin"]`, the old `remote.origin]`.
@@ -138,6 +151,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn parse(text: &[u8]) -> Vec<Entry> {
+        super::parse(text).unwrap()
+    }
+
+    /// One header and many settings would otherwise take as much again for each.
+    #[test]
+    fn a_long_header_is_kept_once_and_settings_are_so_many() {
+        let header = "a".repeat(512 * 1024);
+        let text = |count| format!("[{header}]\n{}", "k\n".repeat(count));
+        let entries = parse(text(MOST).as_bytes());
+        assert!(entries.len() == MOST && Arc::ptr_eq(&entries[0].section, &entries[MOST - 1].section));
+        assert!(super::parse(text(MOST + 1).as_bytes()).is_err());
+    }
 
     fn pairs(text: &str) -> Vec<(String, String)> {
         parse(text.as_bytes()).iter().map(|entry| (entry.name(), entry.value.clone())).collect()

@@ -1,6 +1,7 @@
 //! Where git keeps what it runs, gitrepository-layout(5): in the repositories that are found, and in those to which they lead
 //! wherever these lie, submodules and linked worktrees.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
@@ -24,8 +25,13 @@ pub(super) const COMMON: &str = "commondir";
 const MOST: usize = 4096;
 /// Repositories and work trees; each takes some mounts.
 const MOST_REPOSITORIES: usize = 2048;
-/// Of a work tree with a million files.
+/// Bytes: of a work tree with a million files, and of all work trees.
 const LARGEST_INDEX: u64 = 256 * 1024 * 1024;
+const ALL_INDEXES: u64 = 512 * 1024 * 1024;
+/// Of all repositories.
+const MOST_SETTINGS: usize = 200_000;
+/// Paths to guard or to make: more than that is not mounted, and nothing of it is made.
+const MOST_PATHS: usize = 8192;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
@@ -46,6 +52,8 @@ pub(super) struct Repositories<'a> {
     pub(super) plan: Plan,
     found: BTreeSet<Found>,
     left: Vec<Found>,
+    indexes: u64,
+    settings: Cell<usize>,
 }
 
 impl<'a> Repositories<'a> {
@@ -56,7 +64,8 @@ impl<'a> Repositories<'a> {
         users: &'a Users<'a>,
     ) -> Self {
         let (plan, found, left) = Default::default();
-        Self { folder, at_host, relaxed, users, plan, found, left }
+        let (indexes, settings) = (ALL_INDEXES, Cell::new(MOST_SETTINGS));
+        Self { folder, at_host, relaxed, users, plan, found, left, indexes, settings }
     }
 
     /// What has a `.git`, at `at`.
@@ -79,6 +88,9 @@ impl<'a> Repositories<'a> {
                 Found::GitDirectory { at, work_tree } => {
                     self.guard_git_directory(&at, work_tree.as_deref())?;
                 }
+            }
+            if self.plan.read_only.len() + self.plan.to_make.len() > MOST_PATHS {
+                return Err(Unguardable::TooMany);
             }
         }
         let work_trees = self.found.iter().filter_map(|found| match found {
@@ -140,7 +152,7 @@ impl<'a> Repositories<'a> {
             return Ok(());
         }
         self.plan.pin(at.to_owned());
-        let entries = config::parse(&self.text(&at.join("config"))?);
+        let entries = self.parsed(&at.join("config"))?;
         let settings = self.settings(&[at.join("config"), at.join("config.worktree")])?;
         // A submodule's says where its work tree is.
         let configured = settings.entries.iter().filter(|entry| entry.is("core", "worktree"));
@@ -177,9 +189,11 @@ impl<'a> Repositories<'a> {
         let files: Vec<_> = files.iter().map(|file| self.at_host.join(file)).collect();
         let mut settings =
             Settings::read(&files, self.users.homes, |path| match in_mount(self.at_host, path) {
-                Some(below) => self.text(&below),
-                None => settings::on_host(path),
+                Some(below) => self.parsed(&below),
+                None => Ok(settings::on_host(path)),
             })?;
+        let left = self.settings.get().checked_sub(settings.entries.len());
+        self.settings.set(left.ok_or(Unguardable::TooMany)?);
         let Settings { entries, included } = &self.users.settings;
         settings.entries.extend(entries.iter().cloned());
         settings.included.extend(included.iter().cloned());
@@ -191,12 +205,17 @@ impl<'a> Repositories<'a> {
     fn guard_what_it_leads_to(&mut self, settings: &Settings, runs_in: &Path) -> Result<(), Unguardable> {
         let at_host = self.at_host;
         let here = at_host.join(runs_in);
+        // Those of the users come last.
+        let own = settings.entries.len().saturating_sub(self.users.settings.entries.len());
         if !self.relaxed.allows(HOOKS) {
-            for entry in settings.entries.iter().filter(|entry| entry.is("core", "hookspath")) {
+            let all = settings.entries.iter().enumerate();
+            for (number, entry) in all.filter(|(_, entry)| entry.is("core", "hookspath")) {
                 for path in located(&entry.value, &here, self.users.homes) {
                     match in_mount(at_host, &path) {
                         Some(path) => self.required(path, Make::Directory)?,
-                        None if settings::real(&path).is_some_and(|path| at_host.starts_with(path)) => {
+                        None if number < own
+                            && settings::real(&path).is_some_and(|path| at_host.starts_with(path)) =>
+                        {
                             return Err(Unguardable::AllHooks(path));
                         }
                         None => {}
@@ -242,9 +261,12 @@ impl<'a> Repositories<'a> {
         let mut file = at.join("index");
         // A split index has its other entries in one other file.
         for _ in 0..2 {
-            let index = match self.folder.read_up_to(&file, LARGEST_INDEX) {
-                Ok(bytes) => index::parse(&bytes, id)
-                    .ok_or_else(|| self.unexamined(&file, io::Error::other("it is not understood")))?,
+            let index = match self.folder.read_up_to(&file, LARGEST_INDEX.min(self.indexes)) {
+                Ok(bytes) => {
+                    self.indexes = self.indexes.saturating_sub(bytes.len() as u64);
+                    index::parse(&bytes, id)
+                        .ok_or_else(|| self.unexamined(&file, io::Error::other("it is not understood")))?
+                }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
                 Err(error) => return Err(self.unexamined(&file, error)),
             };
@@ -337,6 +359,11 @@ impl<'a> Repositories<'a> {
             Some(Kind::Link) => Err(Unguardable::Link(self.at_host.join(path))),
             Some(_) => self.folder.read(path).map_err(|error| self.unexamined(path, error)),
         }
+    }
+
+    /// The settings of a file in the mount; none if there is no such file.
+    fn parsed(&self, path: &Path) -> Result<Vec<Entry>, Unguardable> {
+        config::parse(&self.text(path)?).map_err(|error| self.unexamined(path, error))
     }
 
     fn inside(&self, base: &Path, path: &Path) -> Option<PathBuf> {

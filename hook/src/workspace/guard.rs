@@ -91,7 +91,7 @@ pub(crate) fn guards(
         }
         let users = match &users {
             Some(users) => users,
-            None => users.insert(Users::at(homes).map_err(|error| unguardable(&error))?),
+            None => users.insert(Users::at(homes)),
         };
         let plan = planned(&real, relaxed, users)?;
         note(&mut guards.notes, mount, &plan);

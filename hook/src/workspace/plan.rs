@@ -1,7 +1,7 @@
 //! Which paths of a mounted directory are to be guarded, and how; as far as it can be told by looking. Links are never
 //! followed: what lies where something is to be guarded and is one, is refused.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -26,7 +26,7 @@ pub(crate) struct Plan {
     /// Directories mounted onto themselves, so that they stay what they are called.
     pub(crate) pinned: BTreeSet<PathBuf>,
     /// What must be there to be guarded, and means nothing to git; a directory before what is in it.
-    pub(crate) to_make: Vec<(PathBuf, Make)>,
+    pub(crate) to_make: BTreeMap<PathBuf, Make>,
     /// Some directories were too many or too deep to be searched.
     pub(crate) incomplete: bool,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Plan {
 pub(crate) enum Unguardable {
     #[error("{0} is a symbolic link, and cannot be guarded")]
     Link(PathBuf),
-    #[error("it has too many repositories")]
+    #[error("it has too many repositories, or too much of git's configuration")]
     TooMany,
     #[error("core.hooksPath is {0}: all that lies in there is a hook")]
     AllHooks(PathBuf),
@@ -53,8 +53,8 @@ pub(crate) struct Users<'a> {
 }
 
 impl<'a> Users<'a> {
-    pub(crate) fn at(homes: &'a [PathBuf]) -> Result<Self, Unguardable> {
-        Ok(Self { homes, settings: Settings::of_users(homes)? })
+    pub(crate) fn at(homes: &'a [PathBuf]) -> Self {
+        Self { homes, settings: Settings::of_users(homes) }
     }
 }
 
@@ -84,9 +84,7 @@ impl Plan {
     }
 
     pub(crate) fn make(&mut self, path: PathBuf, what: Make) {
-        if !self.to_make.iter().any(|(other, _)| *other == path) {
-            self.to_make.push((path, what));
-        }
+        self.to_make.entry(path).or_insert(what);
     }
 
     pub(crate) fn pin(&mut self, path: PathBuf) {
@@ -245,7 +243,7 @@ mod tests {
     fn planned(tree: &tempfile::TempDir, relaxed: &str) -> Result<Plan, Unguardable> {
         let folder = Folder::open(tree.path()).unwrap();
         let homes = [tree.path().join("home")];
-        Plan::of(&folder, tree.path(), &Relaxed::asked(Some(relaxed)).unwrap(), &Users::at(&homes).unwrap())
+        Plan::of(&folder, tree.path(), &Relaxed::asked(Some(relaxed)).unwrap(), &Users::at(&homes))
     }
 
     fn paths(all: &BTreeSet<PathBuf>) -> Vec<&str> {
@@ -272,9 +270,9 @@ mod tests {
         assert_eq!(
             made,
             [
-                (".git/hooks", Make::Directory),
                 (".git/commondir", Make::File(".\n")),
-                (".git/config", Make::File(""))
+                (".git/config", Make::File("")),
+                (".git/hooks", Make::Directory)
             ]
         );
         assert_eq!(planned(&tree(&["src/main.rs"]), "").unwrap(), Plan::default());
@@ -298,7 +296,10 @@ mod tests {
         assert!(paths(&planned(&tree, "").unwrap().read_only).contains(&"hooks"));
         fs::write(tree.path().join(".git/config"), "[extensions]\nworktreeConfig\n").unwrap();
         fs::remove_file(tree.path().join(".git/config.worktree")).unwrap();
-        assert_eq!(planned(&tree, "").unwrap().to_make, [(".git/config.worktree".into(), Make::File(""))]);
+        assert_eq!(
+            planned(&tree, "").unwrap().to_make,
+            BTreeMap::from([(".git/config.worktree".into(), Make::File(""))])
+        );
     }
 
     #[test]
@@ -355,8 +356,7 @@ mod tests {
         assert_eq!(paths(&plan.pinned), ["a", "a/b", "a/b/.git"]);
         let folder = Folder::open(&tree.path().join("a/b/.git")).unwrap();
         let bare =
-            Plan::of(&folder, &tree.path().join("a/b/.git"), &Relaxed::default(), &Users::at(&[]).unwrap())
-                .unwrap();
+            Plan::of(&folder, &tree.path().join("a/b/.git"), &Relaxed::default(), &Users::at(&[])).unwrap();
         assert_eq!((paths(&bare.read_only), bare.pinned.len()), (vec!["commondir", "config", "hooks"], 0));
     }
 

@@ -7,7 +7,7 @@ use super::protected::matches;
 
 /// Assignments by which git runs a program, or reads a configuration from elsewhere: section, key (git-config(1)). A `*`
 /// stands for anything.
-const RUN: [(&str, &str); 37] = [
+const RUN: [(&str, &str); 43] = [
     ("core", "fsmonitor"),
     ("core", "hookspath"),
     ("core", "sshcommand"),
@@ -44,18 +44,24 @@ const RUN: [(&str, &str); 37] = [
     ("browser", "*"),
     ("man", "*"),
     ("sendemail", "*cmd"),
+    ("sendemail", "smtpserver"),
     ("init", "templatedir"),
+    ("gc", "recentobjectshook"),
+    ("tar", "command"),
+    ("imap", "tunnel"),
+    ("guitool", "cmd"),
+    ("instaweb", "httpd"),
 ];
 
 pub(super) fn runs(entry: &Entry) -> bool {
-    let Entry { section, key, value, .. } = entry;
+    let Entry { key, value, .. } = entry;
+    let section = &*entry.section;
     // `git lfs install` writes these into many repositories.
-    let lfs = section == "filter" && entry.subsection == "lfs" && value.starts_with("git-lfs ");
+    let lfs = section == "filter" && &*entry.subsection == "lfs" && value.starts_with("git-lfs ");
     // git's own monitor is no other program.
     let own_monitor = key == "fsmonitor" && ["true", "false"].contains(&value.as_str());
-    let listed = RUN.iter().any(|(run, pattern)| section == run && matches(pattern, OsStr::new(key)));
-    let command =
-        ["alias", "pager"].contains(&section.as_str()) && (section == "pager" || value.starts_with('!'));
+    let listed = RUN.iter().any(|(run, pattern)| section == *run && matches(pattern, OsStr::new(key)));
+    let command = ["alias", "pager"].contains(&section) && (section == "pager" || value.starts_with('!'));
     let update = section == "submodule" && key == "update" && value.starts_with('!');
     (listed && !lfs && !own_monitor) || command || update
 }
@@ -80,7 +86,7 @@ mod tests {
     #[test]
     fn settings_that_run_something_are_told_from_others() {
         let text = "[core]\nsshCommand = x\nbare\n[filter \"lfs\"]\nclean = git-lfs clean\n[alias]\na = !x\nb = log\n";
-        let entries = config::parse(text.as_bytes());
+        let entries = config::parse(text.as_bytes()).unwrap();
         let found: Vec<_> = entries.iter().filter(|entry| runs(entry)).map(Entry::name).collect();
         assert_eq!(found, ["core.sshcommand", "alias.a"]);
     }

@@ -208,9 +208,9 @@ impl Scan<'_> {
             Ok(_) => return self.tell(path, "is not a file of its own"),
             Err(error) => return self.unread(path, &error),
         }
-        match self.folder.read(path) {
-            Ok(text) => {
-                for entry in config::parse(&text).iter().filter(|entry| runs(entry)) {
+        match self.folder.read(path).and_then(|text| config::parse(&text)) {
+            Ok(entries) => {
+                for entry in entries.iter().filter(|entry| runs(entry)) {
                     self.tell(path, format!("{} = {}", entry.name(), entry.value));
                 }
             }

@@ -37,7 +37,7 @@ impl Tree {
     fn tried(&self, at: &str) -> Result<Plan, Unguardable> {
         let at = self.path().join(at);
         let homes = [self.path().join("home")];
-        Plan::of(&Folder::open(&at).unwrap(), &at, &Relaxed::default(), &Users::at(&homes)?)
+        Plan::of(&Folder::open(&at).unwrap(), &at, &Relaxed::default(), &Users::at(&homes))
     }
 
     fn plan(&self, at: &str) -> Plan {
@@ -197,14 +197,14 @@ fn what_a_git_file_names_and_is_not_there_cannot_be_made() {
         Tree::new("git init -q work && mkdir work/lib && echo 'gitdir: ../.git/modules/a/b' >work/lib/.git");
     let plan = tree.plan("work");
     assert_guarded(&plan, &["lib/.git", ".git/modules/a/b"]);
-    let made: Vec<_> = plan.to_make.iter().map(|(path, _)| path.to_str().unwrap()).collect();
+    let made: Vec<_> = plan.to_make.keys().map(|path| path.to_str().unwrap()).collect();
     let order: Vec<_> = made.into_iter().filter(|path| path.contains("modules")).collect();
     assert_eq!(order, [".git/modules", ".git/modules/a", ".git/modules/a/b"]);
 }
 
 /// The paths that are to be made, in order.
 fn made(plan: &Plan) -> Vec<&str> {
-    plan.to_make.iter().map(|(path, _)| path.to_str().unwrap()).collect()
+    plan.to_make.keys().map(|path| path.to_str().unwrap()).collect()
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn hooks_and_includes_that_are_not_there_are_made() {
     for (path, what) in
         [(".husky/_", Make::Directory), (".husky", Make::Directory), ("conf/git", Make::File(""))]
     {
-        assert!(plan.to_make.contains(&(path.into(), what)), "{path} in {:?}", plan.to_make);
+        assert_eq!(plan.to_make.get(Path::new(path)), Some(&what), "{path} in {:?}", plan.to_make);
     }
     // what has a file on its way cannot be made while that stays
     tree.run("touch work/.husky");
@@ -261,6 +261,27 @@ fn what_the_users_configuration_names_in_the_mount_is_guarded() {
     let plan = tree.plan("work");
     assert_guarded(&plan, &[".githooks", "vendor/lib/.githooks", "included", "monitor"]);
     assert!(!plan.read_only.contains(Path::new("vendor/lib/monitor")));
+    // What is the user's own by a link, there or not.
+    tree.run(
+        "mkdir work/dotfiles && mv home/.gitconfig work/dotfiles/gitconfig
+         rm home/.config/git/config && ln -s ../work/dotfiles/gitconfig home/.gitconfig
+         ln -s ../../../work/dotfiles/absent home/.config/git/config",
+    );
+    assert_guarded(&tree.plan("work"), &["dotfiles/gitconfig", ".githooks"]);
+    // Nobody else's mistake keeps a container from starting; a repository's own does.
+    tree.run("rm home/.gitconfig && printf '[core]\\nhooksPath = /\\n' >home/.gitconfig");
+    tree.tried("work").unwrap();
+}
+
+#[test]
+fn a_configuration_that_is_too_long_is_refused_before_anything_is_made() {
+    let tree = Tree::new("mkdir -p work/n && cd work/n && git init -q --bare");
+    tree.run("{ echo '[include]'; seq -f 'path = made-%g' 9000; } >work/n/config");
+    let error = tree.tried("work").unwrap_err().to_string();
+    assert!(error.contains("too many repositories, or too much"), "{error}");
+    tree.run("{ echo '[x]'; seq -f 'k%g' 20001; } >work/n/config");
+    let error = tree.tried("work").unwrap_err().to_string();
+    assert!(error.contains("more than 20000 settings"), "{error}");
 }
 
 #[test]
