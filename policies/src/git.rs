@@ -65,8 +65,9 @@ const NO_WRITE: [Form; 4] = [WRITE[0], WRITE[1], (None, "info/lfs/**", None), (N
 
 /// What ends a repository's name where it is allowed.
 const NAMES: [&str; 2] = ["", ".git"];
-/// And where it is denied: git's own server finds a repository by each of these (its `enter_repo`).
-const ALL_NAMES: [&str; 4] = ["", ".git", "/.git", ".git/.git"];
+/// And where it is denied: git's own server finds a repository by each of these (its `enter_repo`), by its linked worktrees, too.
+const ALL_NAMES: [&str; 7] =
+    ["", ".git", "/.git", ".git/.git", "/worktrees/*", ".git/worktrees/*", "/.git/worktrees/*"];
 
 impl Git {
     /// `repositories` are written as `owner/name`, with stars as in paths; with or without `.git`.
@@ -298,11 +299,16 @@ mod tests {
             // Git's own server finds it by these names, too.
             ("POST", "/org/repo/.git/git-receive-pack"),
             ("POST", "/org/repo.git/.git/git-receive-pack"),
+            ("POST", "/org/repo/.git/worktrees/a/git-receive-pack"),
+            ("POST", "/org/repo.git/worktrees/a/git-receive-pack"),
             ("GET", "/org/repo/.git/info/refs?service=git-receive-pack"),
         ] {
             assert!(denies(&no_push, method, target), "{target}");
         }
-        assert!(denies(&git(Access::Read, &["org/*"]), "POST", "/org/repo/.git/git-upload-pack"));
+        for name in ["/.git", "/worktrees/a", ".git/worktrees/a", "/.git/worktrees/a"] {
+            let target = format!("/org/repo{name}/git-upload-pack");
+            assert!(denies(&git(Access::Read, &["org/*"]), "POST", &target), "{name}");
+        }
         assert!(!denies(&no_push, "POST", "/org/repo/x/.git/git-receive-pack"));
         assert!(!allows(&git(Access::Write, &["org/repo"]), "POST", "/org/repo/.git/git-receive-pack"));
     }

@@ -36,6 +36,8 @@ pub struct Container {
     pub meter: Arc<Meter>,
     /// Sessions that can be cancelled.
     pub postgres: Sessions,
+    /// Its logins with keys that an agent keeps: one at a time, as somebody may be asked for each.
+    pub agent_turn: Semaphore,
     revoked: watch::Sender<bool>,
     /// How often its rights were set, or a limit was passed.
     changes: watch::Sender<u64>,
@@ -69,6 +71,7 @@ impl Container {
         let (counters, rights) = (Counters::default(), ArcSwap::from_pointee(rights));
         let holdings = Holdings::default();
         let held_bodies = Arc::new(Semaphore::new(HELD_AT_ONCE));
+        let agent_turn = Semaphore::new(1);
         let (revoked, changes) = (watch::channel(false).0, watch::channel(0).0);
         let (upstreams, postgres, rates) = (Kept::default(), Sessions::default(), Rates::default());
         Self {
@@ -85,6 +88,7 @@ impl Container {
             upstreams,
             meter,
             postgres,
+            agent_turn,
             revoked,
             changes,
         }

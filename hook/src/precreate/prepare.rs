@@ -1,6 +1,7 @@
 //! The question to the sidecar.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::time::Duration;
 
 use understudy_control::{CallError, ChannelError, Client, Prepare, Prepared, Refusal, Reply, Request, User};
@@ -56,10 +57,19 @@ fn unreachable(error: &CallError) -> Refusal {
     let refusal = Refusal::new(error.to_string(), remedy);
     match error {
         CallError::Directory(error) if !error.is_absent() => refusal,
+        CallError::Connect { source, .. } if !is_passing(source) => refusal,
         CallError::Directory(_) | CallError::Connect { .. } => refusal.temporary(),
         CallError::Channel(ChannelError::Deadline | ChannelError::Closed) => refusal.temporary(),
         _ => refusal,
     }
+}
+
+/// Nobody listens yet, or too many ask at once.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock
+    )
 }
 
 #[cfg(test)]

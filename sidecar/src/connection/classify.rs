@@ -67,14 +67,14 @@ pub fn classify(bytes: &[u8]) -> Classified {
     }
 }
 
-/// What else begins with such a byte is another protocol.
+/// What else begins with such a byte is another protocol, or white space in front of a request.
 fn ssl2(bytes: &[u8]) -> Classified {
     match bytes.get(2..).unwrap_or_default() {
         [] | [SSL2_HELLO] | [SSL2_HELLO, 0] => Classified::NeedMore { at_least: bytes.len() + 1 },
         [SSL2_HELLO, 3, ..] | [SSL2_HELLO, 0, 2, ..] => {
             Classified::Malformed { why: "TLS hello in the form of SSL 2" }
         }
-        _ => Classified::Other,
+        _ => http1(bytes),
     }
 }
 
@@ -148,6 +148,9 @@ fn http1(bytes: &[u8]) -> Classified {
         true => Classified::NeedMore { at_least: bytes.len() + 1 },
         false => Classified::Http1,
     };
+    if is_git(bytes) {
+        return Classified::Other;
+    }
     let (before, line) = split(head, |byte| is_space(byte) || byte == b'\n');
     let (method, rest) = split(line, is_token);
     if method.is_empty() && !rest.is_empty() {
@@ -162,7 +165,9 @@ fn http1(bytes: &[u8]) -> Classified {
     let (line, _) = line.split_at(end);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let upper = method.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'-');
-    let plain = before.is_empty() && upper && spaces == b" " && !line.last().copied().is_some_and(is_space);
+    // Above ASCII, it may be part of a letter in the target.
+    let other_space = line.iter().any(|byte| is_space(*byte) && *byte != b' ' && byte.is_ascii());
+    let plain = before.is_empty() && upper && spaces == b" " && !other_space && line.last() != Some(&b' ');
     let words = || line.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
     let is_version = |word: &[u8]| word.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"HTTP/"));
     match words().next_back() {
@@ -177,13 +182,20 @@ fn http1(bytes: &[u8]) -> Classified {
     }
 }
 
+/// A request of git's own protocol (gitprotocol-pack(5)): its length, and no end of a line.
+fn is_git(bytes: &[u8]) -> bool {
+    let Some((length, service)) = bytes.split_at_checked(4) else { return false };
+    length.iter().all(u8::is_ascii_hexdigit) && service.starts_with(b"git-")
+}
+
 fn split(bytes: &[u8], is: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.iter().take_while(|byte| is(**byte)).count())
 }
 
-/// What may part the words of a request line (RFC 9112 section 3); of it, only the first is well-formed.
+/// What may part the words of a request line (RFC 9112 section 3), and what servers take for it that split a line at all that
+/// is white in Latin-1; of it, only the first is well-formed.
 fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r')
+    matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r' | 0x1c..=0x1f | 0x85 | 0xa0)
 }
 
 /// RFC 9110 section 5.6.2.

@@ -27,7 +27,7 @@ use super::line::{Fault, Line};
 use super::relay::Passed;
 use crate::container::Container;
 use crate::credentials::Vault;
-use crate::decide::decide_git;
+use crate::decide::{Permit, decide_git};
 use crate::dns::Origin;
 use crate::operator::{ended, within_limits, within_rate};
 use crate::proxy::{Gateway, Replay};
@@ -129,26 +129,22 @@ async fn session(
     line.entry(|entry| entry.rule = Some(permit.rule().to_owned()));
     within_limits(container).map_err(Fault::of)?;
     within_rate(container, &permit).map_err(Fault::of)?;
-    // Since it logged in, it may have been withdrawn.
-    still_granted(container, &guest.secret)?;
     let vault = gateway.vault().current();
-    let mut upstream = upstream::connect(gateway, &vault, &permit, &guest.secret, &command, version).await?;
+    let secret = guest.secret.clone();
+    let mut upstream = tokio::select! {
+        biased;
+        fault = withdrawn(container, gateway, &permit, &command, &secret, None) => return Err(fault),
+        connected = upstream::connect(gateway, &vault, container, &permit, &secret, &command, version) => connected?,
+    };
     line.passes(permit.rule(), passed);
-    let (secret, login) = (guest.secret.clone(), upstream.login.clone());
+    let login = upstream.login.clone();
     let bounds = Bounds { up: permit.given().max_body, idle: IDLE };
     tokio::select! {
         // Asked first: nothing passes of what is not allowed any more.
         biased;
-        fault = withdrawn(container, gateway, &command, &secret, &login) => Err(fault),
+        fault = withdrawn(container, gateway, &permit, &command, &secret, Some(&login)) => Err(fault),
         result = pump::pump(guest, &mut upstream, passed, bounds) => result,
     }
-}
-
-fn still_granted(container: &Container, secret: &str) -> Result<(), Fault> {
-    if container.rights().grants.contains(secret) {
-        return Ok(());
-    }
-    Err(Fault::new(Reason::CredentialNotGranted, &format!("secret `{secret}` was withdrawn")))
 }
 
 fn without_a_session(ended: Result<(), russh::Error>) -> Fault {
@@ -222,22 +218,24 @@ fn is_version(value: &str) -> bool {
 async fn withdrawn(
     container: &Container,
     gateway: &Gateway,
+    permit: &Permit,
     command: &Command,
     secret: &str,
-    login: &Login,
+    login: Option<&Login>,
 ) -> Fault {
     let mut changing = container.changing();
     loop {
         if let Some(denial) = ended(container) {
             return Fault::of(denial);
         }
-        if let Err(fault) = still_granted(container, secret) {
-            return fault;
+        if !container.rights().grants.contains(secret) {
+            return Fault::new(Reason::CredentialNotGranted, &format!("secret `{secret}` was withdrawn"));
         }
-        if let Err(denial) = decide_git(&container.rights().policy, &login.host, login.port, command) {
+        if let Err(denial) = decide_git(&container.rights().policy, permit.host(), permit.port(), command) {
             return Fault::changed(denial);
         }
-        if let Err(fault) = login.still_declared(&gateway.vault().current(), secret) {
+        if let Some(Err(fault)) = login.map(|login| login.still_declared(&gateway.vault().current(), secret))
+        {
             return fault;
         }
         if changing.changed().await.is_err() {

@@ -195,6 +195,12 @@ fn what_a_lenient_server_takes_for_http_is_no_other_protocol() {
         b"GET\r/\rHTTP/1.1\r\n",
         b"GET / HTTP/1.1\x0b\r\n",
         b"POST / HTTP/1.1\rHost: a\r\r\n",
+        // White in Latin-1, to servers that read a line so.
+        b"\x1cGET /x HTTP/1.1\r\n",
+        b"\x85GET /x HTTP/1.1\r\n",
+        b"\xa0\x1fGET /x HTTP/1.1\r\n",
+        b"POST /x\x1fHTTP/1.1\r\n",
+        b"POST\x1d/x HTTP/1.1\r\n",
         b"POST / HTTP/1.1 more\r\n",
         b"aMethodOfMoreThanTwentyFourLetters / HTTP/1.1\r\n",
         b" PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",

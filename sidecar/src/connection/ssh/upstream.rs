@@ -17,6 +17,7 @@ use super::command::Command;
 use super::cut::Cut;
 use super::door::WAITING;
 use super::login::{LoginError, log_in};
+use crate::container::Container;
 use crate::credentials::Vault;
 use crate::credentials::ssh::{Real, Server};
 use crate::decide::Permit;
@@ -167,6 +168,7 @@ impl Handler for Check {
 pub(super) async fn connect(
     gateway: &Gateway,
     vault: &Vault,
+    container: &Container,
     permit: &Permit,
     secret: &str,
     command: &Command,
@@ -214,7 +216,12 @@ pub(super) async fn connect(
                 ),
                 None => failed("SSH", &error),
             })?;
+        let turn = match key.real() {
+            Real::Agent(_) => container.agent_turn.acquire().await.ok(),
+            Real::Plain(_) | Real::Rsa(..) => None,
+        };
         let login = log_in(&mut handle, server.user(), key, Instant::now() + patience).await;
+        drop(turn);
         let login = login.map_err(|error| match error {
             LoginError::Agent(error) => {
                 let detail = format!("secret `{secret}` ({}): {error}", declaration.place);

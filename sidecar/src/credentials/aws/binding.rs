@@ -88,7 +88,12 @@ impl Binding {
     /// stores that speak like S3 can have the actions of STS and IAM at their root and an interface for their
     /// administrators, whatever service was signed for.
     pub fn creates(&self, scope: &Scope, head: &RequestHead<'_>, hosts: &[HostPattern]) -> Option<Creates> {
-        let grants = head.host.as_str().split('.').any(|label| label.starts_with("s3-control"));
+        let mut labels = head.host.as_str().split('.').peekable();
+        let mut grants = false;
+        while let Some(label) = labels.next() {
+            let private = label == "control" && labels.peek().is_some_and(|next| next.starts_with("vpce-"));
+            grants |= label.starts_with("s3-control") || private;
+        }
         creating(&scope.service).or(grants.then_some(Creates::Sts)).or_else(|| {
             let store = self.is_for_a_store() && !bucket::is_amazon(head.host);
             store.then(|| of_store(head, hosts)).flatten()
@@ -231,6 +236,9 @@ mod tests {
             ("s3", "POST", AWS, "/?delete", None),
             ("iam", "POST", "iam.amazonaws.com", "/", key),
             ("s3", "GET", "1.s3-control.eu-central-1.amazonaws.com", "/v20180820/x", sts),
+            ("s3", "GET", "control.vpce-1a.s3.eu-central-1.vpce.amazonaws.com", "/v20180820/x", sts),
+            ("s3", "GET", "1.control.vpce-1a.s3.eu-central-1.vpce.amazonaws.com", "/v20180820/x", sts),
+            ("s3", "POST", "vpce-1-x.vpce-svc-2.eu-central-1.vpce.amazonaws.com", "/", sts),
             ("s3", "GET", STORE, "/", None),
             ("s3", "GET", STORE, "/?prefix=x", None),
             ("s3", "POST", STORE, "/b?delete", None),

@@ -35,8 +35,11 @@ pub(super) fn is_amazon(host: &HostName) -> bool {
 /// What stands before Amazon's own name.
 fn amazon(host: &HostName) -> Option<&str> {
     let rest = AWS.iter().find_map(|end| host.as_str().strip_suffix(end))?;
+    // Balancers, machines; services behind an endpoint of one's own, and interfaces.
     let is_of_customer = |label: &str| label == "elb" || label.starts_with("compute");
-    rest.rsplit('.').take(2).all(|label| !is_of_customer(label)).then_some(rest)
+    let is_behind = |label: &str| label.starts_with("vpce-svc-") || label == "execute-api";
+    let is_amazons = rest.rsplit('.').take(2).all(|label| !is_of_customer(label));
+    (is_amazons && !rest.split('.').any(is_behind)).then_some(rest)
 }
 
 /// Each `x-amz-copy-source`. Of a query, too: in a presigned URL stores read there what is else a header. In its name `_` is as
@@ -68,7 +71,8 @@ pub(super) fn decodings(text: &[u8]) -> impl Iterator<Item = Vec<u8>> {
         .take(DECODINGS + 1)
 }
 
-/// `BUCKET.s3.REGION`, `BUCKET.s3-accelerate`: the last label that begins with `s3` ends it. None: it names none.
+/// `BUCKET.s3.REGION`, `BUCKET.s3-accelerate`: the last label that begins with `s3` ends it. At an endpoint of a private network
+/// (`BUCKET.bucket.vpce-ID.s3.REGION.vpce`) `bucket` is none. None: it names none.
 fn of_amazon(rest: &str) -> Option<&str> {
     let mut end = None;
     let mut at = 0;
@@ -78,7 +82,14 @@ fn of_amazon(rest: &str) -> Option<&str> {
         }
         at += label.len() + 1;
     }
-    rest.get(..end?.checked_sub(1)?)
+    let named = rest.get(..end?.checked_sub(1)?)?;
+    let Some((named, _)) = named.rsplit_once(".vpce-") else { return Some(named) };
+    let is_kind = |label: &str| ["bucket", "accesspoint", "control"].contains(&label);
+    match named.rsplit_once('.') {
+        Some((bucket, kind)) if is_kind(kind) => Some(bucket),
+        None if is_kind(named) => None,
+        _ => Some(named),
+    }
 }
 
 /// What stands before a pattern's own name. None: the host is named in full.
@@ -135,6 +146,8 @@ mod tests {
             ("b.s3.dualstack.eu-central-1.amazonaws.com", "/", "b"),
             ("my.s3.b.s3.eu-central-1.amazonaws.com", "/", "my.s3.b"),
             ("b.s3-accelerate.amazonaws.com", "/", "b"),
+            ("bucket.vpce-1a.s3.us-east-1.vpce.amazonaws.com", "/b/key", "b"),
+            ("b.bucket.vpce-1a.s3.us-east-1.vpce.amazonaws.com", "/other", "b"),
             ("123.s3-control.eu-central-1.amazonaws.com", "/", "123"),
             ("s3.example.com", "/b/a//b/%2Fkey", "b"),
             ("b.s3.example.com", "/other", "b"),
