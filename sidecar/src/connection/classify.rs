@@ -165,9 +165,7 @@ fn http1(bytes: &[u8]) -> Classified {
     let (line, _) = line.split_at(end);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let upper = method.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'-');
-    // Above ASCII, it may be part of a letter in the target.
-    let other_space = line.iter().any(|byte| is_space(*byte) && *byte != b' ' && byte.is_ascii());
-    let plain = before.is_empty() && upper && spaces == b" " && !other_space && line.last() != Some(&b' ');
+    let plain = before.is_empty() && upper && spaces == b" " && !line.last().copied().is_some_and(is_space);
     let words = || line.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
     let is_version = |word: &[u8]| word.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"HTTP/"));
     match words().next_back() {
