@@ -95,18 +95,22 @@ fn a_name_that_resolves_to_a_private_address_is_refused() {
 }
 
 #[test]
-fn raw_protocols_are_reset() {
+fn raw_protocols_are_reset_or_told_why_in_their_own_words() {
     stand();
     let script = r#"
 import socket
 for host, port in (("other.example", 22), ("203.0.113.9", 5432), ("2001:db8::9", 22)):
-    try:
-        s = socket.create_connection((host, port), 20); s.settimeout(20); s.sendall(b"SSH-2.0-x\r\n\r\n" * 4)
-        print("data" if s.recv(100) else "end")
-    except OSError as e: print(type(e).__name__)
+    for sent in (b"\0raw\r\n\r\n" * 4, b"SSH-2.0-x\r\n"):
+        heard = b""
+        try:
+            s = socket.create_connection((host, port), 20); s.settimeout(20); s.sendall(sent)
+            while more := s.recv(1000): heard += more
+        except OSError: pass
+        told = heard.startswith(b"SSH-2.0-understudy\r\n") and b"understudy: " in heard
+        print("told" if told else "data" if heard else "end")
 "#;
     let text = Agent::generic().run(&python(script)).unwrap().success().unwrap();
-    assert!(!text.contains("data"), "{text}");
+    assert_eq!(text.split_whitespace().collect::<Vec<_>>(), ["end", "told", "end", "told", "end", "told"]);
     let ports: Vec<_> = stand()
         .arrived()
         .unwrap()

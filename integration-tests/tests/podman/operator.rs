@@ -315,7 +315,9 @@ fn notify_is_refused_in_a_container_with_what_to_use_instead() {
     let directory = tempfile::tempdir_in(std::env::var("HOME").unwrap()).unwrap();
     let text = "resolvers = [\"127.0.0.1:1\"]\nnotify = [\"/bin/true\"]\n";
     std::fs::write(directory.path().join("sidecar.toml"), text).unwrap();
-    std::fs::create_dir(directory.path().join("control")).unwrap();
+    let control = directory.path().join("control");
+    std::fs::create_dir(&control).unwrap();
+    std::fs::set_permissions(&control, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     let volume = |name: &str, at: &str| format!("--volume={}:{at}", directory.path().join(name).display());
     let outcome = podman([
         "run",
