@@ -1,10 +1,10 @@
 //! `doctor`: would a container that is started now be protected?
 
 mod binaries;
+mod containers;
 mod files;
 mod host;
 mod inside;
-mod labels;
 mod managed;
 mod probe;
 
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             show(host::netns(&state, &installation));
             show(sidecar_check(&installation));
             hooks(&installation, arguments, &mut show);
-            show(labels::check());
+            containers::checks(&installation).into_iter().for_each(&mut show);
         }
     }
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -120,7 +120,6 @@ fn sidecar_check(installation: &Installation) -> Check {
     Check::new("sidecar", answered())
 }
 
-/// As docs/life-of-a-container.md has it.
 /// For messages.
 fn unreadable(path: &Path) -> String {
     format!("{} cannot be read (run: understudy-hook install)", path.display())

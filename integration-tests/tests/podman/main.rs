@@ -25,6 +25,7 @@ mod tokens;
 mod transfers;
 mod transparency;
 mod trust;
+mod verbs;
 mod workspace;
 
 use understudy_integration_tests::podman::Outcome;
