@@ -52,6 +52,11 @@ test-bed: packages ## the tests on Podman 5 and systemd, rootless and rootful (r
 	ENTER=test-bed TESTS="podman failures quadlet" $(MACHINE)/run-tests crun runc
 	ENTER="test-bed --root" TESTS="podman failures quadlet" $(MACHINE)/run-tests crun runc
 
+.PHONY: matrix
+matrix: packages ## writes docs/matrix.md as the tests find it (root or sudo)
+	integration-tests/images/build
+	$(MACHINE)/matrix
+
 .PHONY: fuzz
 fuzz: packages ## a minute of fuzzing for each parser of bytes that are not trusted
 	integration-tests/fuzz/run 60

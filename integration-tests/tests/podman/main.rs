@@ -14,6 +14,7 @@ mod exec;
 mod guarded;
 mod hostile;
 mod images;
+mod matrix;
 mod network;
 mod operator;
 mod pods;
