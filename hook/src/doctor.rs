@@ -7,6 +7,7 @@ mod host;
 mod inside;
 mod managed;
 mod probe;
+mod selinux;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -81,6 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             show(Check::new(format!("installation in {}", state.display()), Ok(())));
             binaries::checks(&installation).into_iter().for_each(&mut show);
             show(host::netns(&state, &installation));
+            selinux::check(&installation).into_iter().for_each(&mut show);
             show(sidecar_check(&installation));
             hooks(&installation, arguments, &mut show);
             containers::checks(&installation).into_iter().for_each(&mut show);

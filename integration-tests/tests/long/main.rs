@@ -6,6 +6,7 @@ mod aws;
 mod clients;
 mod postgres;
 mod ssh;
+mod stack;
 mod transfers;
 
 use std::fs;

@@ -9,7 +9,7 @@ use understudy_integration_tests::stand::{Agent, import};
 
 use crate::stand;
 
-const IMAGE: &str = "localhost/understudy-postgres";
+pub(crate) const IMAGE: &str = "localhost/understudy-postgres";
 
 const SECRET: &str = r#"
 [work-db]
@@ -33,10 +33,15 @@ fn password() -> &'static str {
     })
 }
 
-fn server() -> Container {
+/// Has the image of `images/postgres image` here.
+pub(crate) fn image() {
     let tar = stand().paths.cache.join("postgres.tar");
     assert!(tar.exists(), "{} is missing: run integration-tests/images/postgres image", tar.display());
     import(&tar, IMAGE).unwrap();
+}
+
+fn server() -> Container {
+    image();
     let script = format!(
         "set -eu; bin=$(echo /usr/lib/postgresql/*/bin); mkdir /tmp/pg; chown postgres /tmp/pg; cd /tmp/pg\n\
          cat >start <<'END'\n\
