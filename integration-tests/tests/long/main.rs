@@ -4,6 +4,7 @@
 
 mod aws;
 mod clients;
+mod cycles;
 mod postgres;
 mod ssh;
 mod stack;
@@ -39,33 +40,6 @@ fn patiently(agent: &Agent, script: &str) -> String {
         }
     }
     panic!("it did not end within 40 minutes: {}", container.logs().unwrap());
-}
-
-#[test]
-fn two_hundred_containers_come_and_go_and_leave_nothing() {
-    let stand = stand();
-    let descriptors = || {
-        let list = format!("ls /proc/{}/fd | wc -l", stand.sidecar_pid().unwrap());
-        let text = run(as_owner("sh").args(["-c", &list]), b"");
-        text.unwrap().success().unwrap().trim().parse::<usize>().unwrap()
-    };
-    let round = || {
-        let text = Agent::generic().run(&["curl", "-sS", "https://other.example/status/200"]).unwrap();
-        assert!(text.clone().success().is_ok(), "{}", text.text());
-    };
-    round();
-    let open = descriptors();
-    // until as many idle connections come as go, which takes a minute
-    (0..200).for_each(|_| round());
-    let resident = memory("VmRSS");
-    (0..200).for_each(|_| round());
-    // connections to the world are kept for a minute in case that they are used again
-    let closed = (0..4).any(|_| until("idle connections", || Ok(descriptors() <= open)).is_ok());
-    assert!(closed, "{open} descriptors became {}", descriptors());
-    let resident_after = memory("VmRSS");
-    // a leak of 10 KiB for each would show
-    assert!(resident_after <= resident + 2048, "{resident} KiB became {resident_after}");
-    assert_eq!(fs::read_dir(stand.paths.records()).unwrap().count(), 0);
 }
 
 #[test]
