@@ -86,9 +86,7 @@ pub enum MountIs {
     ReadOnly,
     /// Writable if it was, without those.
     Writable,
-    /// What is mounted in it is mounted in its copies in other mount namespaces, too.
-    Shared,
-    /// Nothing is, and it learns of nothing.
+    /// What is mounted in other copies of it is not mounted in it, and the other way around.
     Private,
 }
 
@@ -107,7 +105,6 @@ pub fn make_mount(mount: impl AsFd, is: MountIs) -> io::Result<()> {
     let (set, propagation) = match is {
         MountIs::ReadOnly => (READ_ONLY | NO_SET_USER_ID_NO_DEVICES, 0),
         MountIs::Writable => (NO_SET_USER_ID_NO_DEVICES, 0),
-        MountIs::Shared => (0, libc::MS_SHARED),
         MountIs::Private => (0, libc::MS_PRIVATE),
     };
     let attributes = Attributes { set, clear: 0, propagation, user_namespace: 0 };

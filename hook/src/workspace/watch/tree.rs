@@ -480,14 +480,11 @@ enum Tried {
 }
 
 impl Directory {
-    /// `at` is the root of a mount. Copies of it in other mount namespaces (a container's own, made within) get the guards,
-    /// too.
     fn new(at: OwnedFd, of: Option<usize>) -> io::Result<Self> {
         let flags =
             OpenTreeFlags::AT_EMPTY_PATH | OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let bare_at = open_tree(&at, c"", flags)?;
         sys::make_mount(&bare_at, MountIs::Private)?;
-        sys::make_mount(&at, MountIs::Shared)?;
         let mount = identity(&at)?.mount;
         let bare = Folder::from(bare_at.try_clone()?);
         Ok(Self { at, bare, bare_at, mount, of })

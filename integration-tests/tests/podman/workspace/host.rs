@@ -150,3 +150,18 @@ fn a_container_that_races_the_host_never_wins() {
     }
     println!("{ends} of {RENAMES} times the container was ended");
 }
+
+#[test]
+fn a_container_with_guards_makes_no_mount_namespace_in_which_they_would_be_lost() {
+    stand();
+    let project = Project::new();
+    let attempt =
+        "unshare --map-root-user --mount true && echo made; (echo forked); git log --format=%s | head -n1";
+    for profile in ["--label=profile=podmans", "--security-opt=seccomp=unconfined"] {
+        let outcome = project.agent().option(profile).shell(attempt).unwrap();
+        assert_eq!(outcome.stdout, "forked\none\n", "{profile}: {}", outcome.text());
+        let without = project.agent().option(profile).annotation("understudy.workspace", "off");
+        let outcome = without.shell(attempt).unwrap();
+        assert_eq!(outcome.stdout, "made\nforked\none\n", "{profile}: {}", outcome.text());
+    }
+}
