@@ -122,6 +122,7 @@ fn status(containers: &[(&ContainerId, &str)]) -> Reply {
     Reply::Status(Status {
         version: "0".to_owned(),
         uptime: 0,
+        authority_ends: 0,
         containers,
         problems: Vec::new(),
         decisions: Vec::new(),
