@@ -51,6 +51,7 @@ fn prepare(installation: &Installation, id: &ContainerId) {
         args: Vec::new(),
         managed: Vec::new(),
         joins: None,
+        origin: None,
     };
     Record { prepare, shared: false, image: None, environment: Vec::new(), running: None }
         .save(installation)
@@ -121,6 +122,7 @@ fn status(containers: &[(&ContainerId, &str)]) -> Reply {
     Reply::Status(Status {
         version: "0".to_owned(),
         uptime: 0,
+        authority_ends: 0,
         containers,
         problems: Vec::new(),
         decisions: Vec::new(),

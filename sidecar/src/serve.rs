@@ -36,6 +36,7 @@ use crate::current::Current;
 use crate::dns::Resolver;
 use crate::dns::serve::DnsService;
 use crate::harden;
+use crate::history::History;
 use crate::lock::{self, Place};
 use crate::metrics;
 use crate::operator::notify::Notifier;
@@ -45,7 +46,7 @@ use crate::proxy::{Gateway, GatewayParts, Limits, answered};
 use crate::publish::{Leased, Leases};
 use crate::reload::{self, Now, Reloader};
 use crate::tls::roots::read_roots;
-use crate::tls::{Authority, write_roots};
+use crate::tls::{Authorities, write_roots};
 use crate::workers::{Threads, Workers};
 
 const NO_CONTROL_DIRECTORY: &str =
@@ -141,8 +142,13 @@ fn build(
     audit: &Audit,
     notifier: Option<Arc<Notifier>>,
 ) -> Result<(Arc<Registry>, Listener, Arc<Gateway>)> {
-    let authority = Authority::load_or_create(&directories.state)?;
-    let certificate = authority.certificate_pem().to_owned();
+    let revocations = Revocations::new(directories.state.join("revoked"));
+    let history = Arc::new(History::open(&directories.state, &directories.control, &revocations)?);
+    if let Some(problem) = history.problem() {
+        tracing::error!("{problem}");
+    }
+    let authorities = Arc::new(Authorities::open(&directories.state)?);
+    tracing::info!("the certificate authority ends on {}", authorities.current().authority().last_day());
     let roots_file = directories.state.join("upstream-roots.pem");
     let settings = &live.current().settings;
     write_roots(&roots_file, &settings.extra_ca)?;
@@ -158,7 +164,7 @@ fn build(
         (Arc::clone(accounts.arming()), Arc::clone(&accounts), live.vault().clone());
     let decisions = Arc::new(Decisions::load(&directories.state.join("decisions.json"))?);
     let gateway = Gateway::new(GatewayParts {
-        authority,
+        leaves: authorities.current(),
         roots_file,
         vault: live.vault().clone(),
         resolver: resolver.clone(),
@@ -204,9 +210,11 @@ fn build(
             start(&container, sockets, leased, &serving, &audit)
         }),
         leases: Leases::new(published_at()),
-        revocations: Revocations::new(directories.state.join("revoked")),
+        revocations,
+        history: Arc::clone(&history),
         own_logins: OwnLogins::new(directories.state.join("own-accounts")),
-        authority: certificate,
+        authorities: Arc::clone(&authorities),
+        key: live.key().tag(),
         range,
         own_cookie,
         secrets: Box::new(move |holders| {
@@ -216,7 +224,11 @@ fn build(
         problems: Box::new(move || {
             let configuration = problems.current();
             let of_files = configuration.problems().into_iter().chain(configuration.warnings());
-            of_files.chain(unwritten.problems()).collect()
+            of_files
+                .chain(unwritten.problems())
+                .chain(history.problem())
+                .chain(authorities.problems())
+                .collect()
         }),
     });
     let hello = hello()?;

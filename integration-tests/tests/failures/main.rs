@@ -7,7 +7,9 @@ mod control;
 mod hook;
 mod published;
 mod sidecar;
+mod state;
 mod steps;
+mod upgrade;
 
 use understudy_integration_tests::podman::Outcome;
 use understudy_integration_tests::stand::Stand;

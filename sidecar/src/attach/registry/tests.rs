@@ -1,8 +1,10 @@
 mod published;
 mod shared;
+mod state;
 mod watching;
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,6 +25,7 @@ use crate::credentials::Grants;
 use crate::current::Current;
 use crate::operator::Mode;
 use crate::operator::questions::QuestionLimits;
+use crate::tls::Authority;
 
 /// A harness for which the operator revokes the container while its terms are decided.
 const REVOKED_MEANWHILE: &str = "revoked-meanwhile";
@@ -36,11 +39,19 @@ struct Stand {
     leased: Arc<Mutex<AllLeased>>,
     all_withdrawn: Arc<Mutex<bool>>,
     audit: Audit,
-    _state: tempfile::TempDir,
+    state: tempfile::TempDir,
+    control: tempfile::TempDir,
 }
 
 fn stand() -> Stand {
-    let state = tempfile::tempdir().unwrap();
+    let (state, control) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    stand_in(state, control)
+}
+
+fn stand_in(state: tempfile::TempDir, control: tempfile::TempDir) -> Stand {
+    if !state.path().join("authority.pem").exists() {
+        AUTHORITY.keep(&state.path().join("authority.pem")).unwrap();
+    }
     let started = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&started);
     let leased: Arc<Mutex<AllLeased>> = Arc::default();
@@ -91,6 +102,7 @@ fn stand() -> Stand {
             Ok(())
         }),
         leases: Leases::new([127, 0, 0, 1].into()),
+        history: Arc::new(History::open(state.path(), control.path(), &revocations).unwrap()),
         revocations,
         own_logins: OwnLogins::new(state.path().join("own-logins")),
         may_decide: Box::new(|rule, managed| match rule.place.is_empty() || !managed.is_empty() {
@@ -104,7 +116,8 @@ fn stand() -> Stand {
             name @ "taken" => Err(KeepError::Stored(name.to_owned())),
             _ => Ok(vec![("mine".to_owned(), true), ("not-mine".to_owned(), false)]),
         }),
-        authority: "PEM".to_owned(),
+        authorities: Arc::new(Authorities::open(state.path()).unwrap()),
+        key: "k".to_owned(),
         range: SyntheticRange::default(),
         own_cookie: 0,
         problems: Box::new(Vec::new),
@@ -122,7 +135,7 @@ fn stand() -> Stand {
         lines: Box::new(move |from| kept.since(from)),
         secrets: Box::new(|holders| holders.keys().map(|name| held(name, &holders[name])).collect()),
     });
-    Stand { registry, started, leased, all_withdrawn, audit, _state: state }
+    Stand { registry, started, leased, all_withdrawn, audit, state, control }
 }
 
 fn held(name: &str, holders: &[String]) -> SecretStatus {
@@ -143,6 +156,15 @@ fn held(name: &str, holders: &[String]) -> SecretStatus {
     }
 }
 
+/// Every stand's first, so that what a container was started with can be said without one.
+static AUTHORITY: LazyLock<Authority> =
+    LazyLock::new(|| Authority::load_or_create(tempfile::tempdir().unwrap().path()).unwrap());
+
+/// As it comes back with a re-attach.
+fn origin() -> Origin {
+    Origin { authority: AUTHORITY.tag(), key: "k".to_owned() }
+}
+
 fn prepare(id: &str, name: &str) -> Prepare {
     Prepare {
         id: id.repeat(64).parse().unwrap(),
@@ -154,6 +176,7 @@ fn prepare(id: &str, name: &str) -> Prepare {
         args: Vec::new(),
         managed: Vec::new(),
         joins: None,
+        origin: Some(origin()),
     }
 }
 
@@ -173,7 +196,7 @@ fn a_container_is_prepared_attached_and_detached() {
     let prepared = stand.registry.prepare(prepare("a", "agent")).unwrap();
     assert_eq!(
         (prepared.authority.as_str(), prepared.nameserver.to_string()),
-        ("PEM", "28.0.0.1".to_owned())
+        (AUTHORITY.certificate_pem(), "28.0.0.1".to_owned())
     );
     assert_eq!(states(&stand.registry), [("agent".to_owned(), "prepared".to_owned())]);
     attach(&stand.registry, "a").unwrap();
@@ -533,7 +556,7 @@ fn what_cannot_be_recorded_is_told_and_cut_all_the_same() {
         stand.registry.prepare(prepare(id, name)).unwrap();
         attach(&stand.registry, id).unwrap();
     }
-    std::fs::write(stand._state.path().join("revoked"), "not a directory").unwrap();
+    std::fs::write(stand.state.path().join("revoked"), "not a directory").unwrap();
     let running: Vec<_> =
         stand.registry.known().values().filter_map(|entry| entry.container().cloned()).collect();
     let refusal = stand.registry.revoke_all().unwrap_err();
