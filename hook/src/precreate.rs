@@ -100,17 +100,20 @@ fn permitted(
     let mode = Mode::asked(&asked)?;
     let private = sidecar::remembered_mounts(installation).map_err(|error| failed(&error))?;
     let joined = joined::joined(&config.spec, installation, &storage, &mode)?;
-    let bound = guard::check(
+    let mut bound = guard::check(
         &config.spec,
         &guard::Surroundings {
             installation,
             storage: &storage,
+            root: &origin.root,
             private: &private,
             mode: &mode,
             joined: joined.as_ref(),
             host: &host::Kernel::default(),
         },
     )?;
+    bound.extend(origin.to_come.clone());
+    let root = origin.root.clone();
     let relaxed = Relaxed::asked(asked.get(annotation::WORKSPACE).map(String::as_str))?;
     let mut request = prepare::request(config, origin, asked);
     let files = managed::files()?;
@@ -124,6 +127,7 @@ fn permitted(
     let guards = guards(config.mounts(), &storage.userdata, &volumes, &relaxed, &installation.homes)?;
     let work = change::Work {
         prepared: &prepared,
+        root: &root,
         bound: &bound,
         guards: &guards,
         shared: joined.is_some(),

@@ -23,6 +23,8 @@ use crate::{refusals, trust};
 /// What is written, besides what is the same for every container.
 pub(crate) struct Work<'a> {
     pub(crate) prepared: &'a Prepared,
+    /// Its root file system, as it is seen by this stage.
+    pub(crate) root: &'a Path,
     /// Places of the host that the container sees.
     pub(crate) bound: &'a [Place],
     pub(crate) guards: &'a Guards,
@@ -40,7 +42,7 @@ pub(crate) fn apply(
 ) -> Result<Value> {
     let prepared = work.prepared;
     let mounted: Vec<&Path> = config.mounts().iter().map(|mount| mount.destination().as_path()).collect();
-    let trust = trust::collect(&config.root(), &prepared.authority, &mounted)?;
+    let trust = trust::collect(work.root, &prepared.authority, &mounted)?;
     // Gone before it is made anew: the container may have been started before.
     Record::remove(installation, &config.id)?;
     let origin = Some(prepared.origin.clone());
@@ -68,7 +70,7 @@ pub(crate) fn apply(
     let homes = environment::values(process, "HOME");
     mounts::guard(root(&mut document)?, &work.guards.all)?;
     mounts::change(root(&mut document)?, installation, &guest, &trust.places)?;
-    if trust::may_lie_at(&config.root(), profile::PATH, &mounted) {
+    if trust::may_lie_at(work.root, profile::PATH, &mounted) {
         guest::file(&guest, profile::FILE, profile::text(&environment.given).as_bytes())?;
         mounts::add(root(&mut document)?, &guest.join(profile::FILE), profile::PATH)?;
     }

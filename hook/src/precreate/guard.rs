@@ -23,6 +23,8 @@ pub(crate) use capabilities::NOT_NEEDED;
 pub(crate) struct Surroundings<'a> {
     pub(crate) installation: &'a Installation,
     pub(crate) storage: &'a Storage,
+    /// Its root file system, as it is seen by this stage.
+    pub(crate) root: &'a Path,
     /// What is mounted into the sidecar: its state holds the authority's key.
     pub(crate) private: &'a [PathBuf],
     pub(crate) mode: &'a Mode,

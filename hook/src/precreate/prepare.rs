@@ -80,8 +80,11 @@ mod tests {
 
     #[test]
     fn the_request_carries_user_environment_and_command() {
-        let request =
-            request(&sample("none-4.3.1"), Origin { name: Some("n".into()), image: None }, BTreeMap::new());
+        let request = request(
+            &sample("none-4.3.1"),
+            Origin { name: Some("n".into()), ..Origin::default() },
+            BTreeMap::new(),
+        );
         assert_eq!(request.env["HOME"], "/root");
         assert!(!request.args.is_empty());
         assert_eq!(request.user, User { uid: 0, gid: 0 });
@@ -92,7 +95,7 @@ mod tests {
         let mut document = sample("none-4.3.1").document;
         document["process"]["env"].as_array_mut().unwrap().push("sk-of-somebody".into());
         let config = Config::read(serde_json::to_vec(&document).unwrap().as_slice()).unwrap();
-        let request = request(&config, Origin { name: None, image: None }, BTreeMap::new());
+        let request = request(&config, Origin::default(), BTreeMap::new());
         assert_eq!(request.env["sk-of-somebody"], "");
     }
 
@@ -107,7 +110,7 @@ mod tests {
     #[test]
     fn no_sidecar_is_a_refusal_that_says_what_to_start() {
         let dir = tempfile::tempdir().unwrap();
-        let request = request(&sample("none-4.3.1"), Origin { name: None, image: None }, BTreeMap::new());
+        let request = request(&sample("none-4.3.1"), Origin::default(), BTreeMap::new());
         let refusal = ask(&installation(dir.path()), request).unwrap_err();
         assert!(refusal.reason.contains("the sidecar cannot be reached"), "{refusal:?}");
         assert!(refusal.remedy.contains("start the sidecar"), "{refusal:?}");

@@ -19,6 +19,7 @@ use understudy_control::{ContainerId, ImageId, Refusal};
 
 use super::annotations::is_ours;
 use super::config::{Config, owner};
+use crate::mounted::{Mounts, Place};
 
 const LARGEST_LIST: u64 = 64 * 1024 * 1024;
 const LARGEST_MANIFEST: u64 = 4 * 1024 * 1024;
@@ -33,11 +34,15 @@ pub(crate) struct Storage {
 }
 
 /// What Podman knows about a container and its configuration does not say.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) name: Option<String>,
     /// None with `--rootfs`.
     pub(crate) image: Option<ImageId>,
+    /// Where its root file system is now.
+    pub(crate) root: PathBuf,
+    /// What is mounted where the configuration says only when this stage is over.
+    pub(crate) to_come: Option<Place>,
 }
 
 #[derive(Deserialize)]
@@ -84,23 +89,27 @@ impl Storage {
                     "use an image, or --rootfs without :O",
                 ));
             }
-            return Ok(Origin { name: first_name(listed.names), image: None });
+            return Ok(Origin { name: first_name(listed.names), image: None, root, to_come: None });
         }
         let merged = self.graph_root.join(&self.driver).join(&listed.layer).join("merged");
         let vfs = self.graph_root.join("vfs/dir").join(&listed.layer);
+        let later = is_intermediate(&root);
+        let root = if later { merged.clone() } else { root };
         if listed.layer.is_empty() || (root != merged && root != vfs) {
             return Err(not_found("the container's root is not the one that its record names"));
         }
         // A directory named by --rootfs could look like Podman's, with lists of its own beside it; but nobody without
         // power over the host makes it a mount point, or names the container's cgroup.
-        if !config.has_cgroup() && !is_mount_point(&root) {
+        if (later || !config.has_cgroup()) && !is_mount_point(&root) {
             return Err(not_found(
                 "the container's root is not mounted by Podman (vfs with --cgroups=disabled?)",
             ));
         }
         let image: ImageId = listed.image.parse().map_err(|_| not_found("its record names no image id"))?;
         self.check_image(&image)?;
-        Ok(Origin { name: first_name(listed.names), image: Some(image) })
+        let to_come =
+            if later { Some(place(&root).map_err(|error| not_found(&error.to_string()))?) } else { None };
+        Ok(Origin { name: first_name(listed.names), image: Some(image), root, to_come })
     }
 
     /// Whether Podman says that `pid` is the first process of that container.
@@ -167,6 +176,20 @@ impl Storage {
     }
 }
 
+/// Podman 5 starts a runtime that could not walk to the storage, as that of a user namespace without the user, in a mount namespace
+/// where it binds the root file system to `/var/tmp/intermediate-mountpoint-UID.N` (libpod, `oci_conmon_common.go`): after this
+/// stage, so that there is an empty directory now.
+fn is_intermediate(root: &Path) -> bool {
+    let rest = root.to_str().and_then(|root| root.strip_prefix("/var/tmp/intermediate-mountpoint-"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    rest.and_then(|rest| rest.split_once('.'))
+        .is_some_and(|(uid, number)| is_number(uid) && is_number(number))
+}
+
+fn place(root: &Path) -> std::io::Result<Place> {
+    Mounts::read()?.place(root)
+}
+
 fn is_mount_point(path: &Path) -> bool {
     let device = |path: &Path| fs::symlink_metadata(path).map(|metadata| metadata.dev()).ok();
     let parent = path.parent().and_then(device);
@@ -224,7 +247,15 @@ mod tests {
         let storage = Storage::locate(&config).unwrap();
         assert_eq!(storage.graph_root, tree.graph_root());
         let origin = storage.origin(&config).unwrap();
-        assert_eq!(origin, Origin { name: Some("agent".into()), image: Some(IMAGE.parse().unwrap()) });
+        assert_eq!(
+            origin,
+            Origin {
+                name: Some("agent".into()),
+                image: Some(IMAGE.parse().unwrap()),
+                root: config.root(),
+                to_come: None
+            }
+        );
     }
 
     #[test]
@@ -261,6 +292,27 @@ mod tests {
     fn storage_error(tree: &Tree) -> String {
         let config = tree.config();
         Storage::locate(&config).unwrap().origin(&config).unwrap_err().reason
+    }
+
+    #[test]
+    fn a_root_that_is_bound_later_is_the_one_of_the_record_if_that_is_mounted() {
+        for (root, is) in [
+            ("/var/tmp/intermediate-mountpoint-1000.0", true),
+            ("/var/tmp/intermediate-mountpoint-0.12", true),
+            ("/var/tmp/intermediate-mountpoint-1000.0/x", false),
+            ("/var/tmp/intermediate-mountpoint-1000.", false),
+            ("/var/tmp/intermediate-mountpoint-", false),
+            ("/tmp/intermediate-mountpoint-1000.0", false),
+        ] {
+            assert_eq!(is_intermediate(Path::new(root)), is, "{root}");
+        }
+        let tree = Tree::new();
+        let mut document = tree.config().document;
+        document["root"]["path"] = "/var/tmp/intermediate-mountpoint-1000.0".into();
+        let config = super::super::tests::config_of(&document);
+        // here nothing is mounted there
+        let refusal = Storage::locate(&config).unwrap().origin(&config).unwrap_err();
+        assert!(refusal.reason.contains("not mounted by Podman"), "{refusal:?}");
     }
 
     #[test]

@@ -64,6 +64,7 @@ pub(crate) fn apply_simply(config: &Config, installation: &Installation) -> anyh
     let guards = crate::workspace::guard::Guards::default();
     let work = super::change::Work {
         prepared: &prepared(),
+        root: &config.root(),
         bound: &[],
         guards: &guards,
         shared: false,
@@ -202,6 +203,7 @@ impl Tree {
         let surroundings = Surroundings {
             installation: &installation,
             storage: &storage,
+            root: &config.root(),
             private: &private,
             mode,
             joined,

@@ -270,7 +270,7 @@ fn a_question_is_answered_by_a_key_on_a_terminal() {
                 "{question}"
             );
             // A key that comes sooner answers nothing.
-            std::thread::sleep(std::time::Duration::from_millis(1100));
+            std::thread::sleep(Duration::from_millis(1100));
             watcher.press(key);
             watcher.until(&format!("{verb} {host}:443"));
             answered.join().unwrap()

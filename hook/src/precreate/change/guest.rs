@@ -78,7 +78,14 @@ mod tests {
         let mut prepared = prepared();
         prepared.placement.files = paths.iter().map(placed).collect();
         let guards = Guards::default();
-        let work = Work { prepared: &prepared, bound: &[], guards: &guards, shared: false, image: None };
+        let work = Work {
+            prepared: &prepared,
+            root: Path::new("/"),
+            bound: &[],
+            guards: &guards,
+            shared: false,
+            image: None,
+        };
         let guest = write(directory.path(), &Trust::default(), &work)?;
         let placement = serde_json::from_slice(&fs::read(guest.join("place.json"))?)?;
         Ok((directory, placement))

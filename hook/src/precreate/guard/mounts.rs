@@ -48,7 +48,7 @@ pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<Vec<
         }
     }
     // Also a root file system that is a directory of the host's (--rootfs).
-    let root = spec.root().as_ref().map(|root| root.path().as_path()).unwrap_or(Path::new("/"));
+    let root = surroundings.root;
     if !root.starts_with(&surroundings.storage.graph_root) {
         let found = look(surroundings.host, root)?;
         protected.check(root, found.as_ref(), surroundings)?;
