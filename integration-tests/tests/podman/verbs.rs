@@ -192,6 +192,44 @@ fn a_container_that_is_started_without_the_hooks_has_no_network_and_doctor_names
     assert!(!said.text().contains(&container.name), "{}", said.text());
 }
 
+/// What is mounted is not in it. A login that was placed in the home is, and a stand-in in it is worth nothing elsewhere.
+#[test]
+fn what_is_committed_or_exported_has_no_trust_no_variable_and_nothing_real() {
+    stand();
+    let container = agent().start(&["sleep", "infinity"]).unwrap();
+    let key = container.exec(&["bash", "-lc", "printenv EXAMPLE_API_KEY"]).unwrap().success().unwrap();
+    let authority =
+        container.exec(&["sed", "-n", "2p", "/run/understudy/ca.crt"]).unwrap().success().unwrap();
+    assert!(key.len() > 8 && authority.len() > 32, "{key:?} {authority:?}");
+    let searched = [key.trim(), authority.trim(), &stand().secrets.generic];
+    let files = tempfile::tempdir_in(std::env::var("HOME").unwrap()).unwrap();
+    let exported = files.path().join("exported.tar");
+    succeed(&["export", "--output", exported.to_str().unwrap(), &container.name]);
+
+    let image = format!("localhost/{}", unique("committed"));
+    succeed(&["commit", "--quiet", "--pause=false", &container.name, &image]);
+    let configuration = succeed(&["image", "inspect", &image]);
+    let saved = files.path().join("saved.tar");
+    succeed(&["save", "--quiet", "--output", saved.to_str().unwrap(), &image]);
+    let plain = Agent::plain().image(&image).option("--network=none");
+    let left =
+        plain.run(&["sh", "-c", "ls -A /run/understudy /run/understudy-bin; ls -l /etc/profile.d"]).unwrap();
+    succeed(&["rmi", "--force", &image]);
+
+    assert!(
+        !left.stdout.lines().any(|line| line.ends_with(".crt") || line.ends_with("understudy-hook")),
+        "{}",
+        left.text()
+    );
+    for text in searched {
+        assert!(!configuration.contains(text), "in the image's configuration");
+        for archive in [&exported, &saved] {
+            let found = memchr::memmem::find(&std::fs::read(archive).unwrap(), text.as_bytes());
+            assert_eq!(found, None, "in {}", archive.display());
+        }
+    }
+}
+
 #[test]
 fn a_checkpoint_is_refused() {
     stand();
