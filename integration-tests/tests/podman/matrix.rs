@@ -66,7 +66,7 @@ fn judge(outcome: &Outcome) -> String {
     let text = outcome.text();
     if text.contains("understudy: refused: ") && outcome.code == Some(126) {
         "refused".to_owned()
-    } else if matches!(outcome.code, Some(125..=127)) && outcome.stderr.starts_with("Error: ") {
+    } else if matches!(outcome.code, Some(125..=127)) && outcome.stderr.contains("Error: ") {
         "Podman cannot".to_owned()
     } else {
         let said = outcome.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
