@@ -1,6 +1,11 @@
 //! Terminal interfaces start without a question: about the theme, the login, or the directory.
 
+use understudy_integration_tests::podman::until_within;
+use understudy_integration_tests::stand::TOKEN_LIFETIME;
+
+use crate::accounts::{Login, chatgpt, claude, codex};
 use crate::google::GEMINI;
+use crate::keys::{CLAUDE, keyed};
 use crate::tool::{Tool, node_arch};
 
 fn program(of: &str) -> String {
@@ -70,4 +75,61 @@ fn pi_starts() {
         "node /opt/pi/node_modules/@mariozechner/pi-coding-agent/dist/cli.js",
         "~/.pi/agent/AGENTS.md, AGENTS.md",
     );
+}
+
+/// With an account whose token is over before the second question: the program lives through its renewals.
+fn answers_all_along(login: &Login, command: &str, ready: &str, answer: &str) {
+    login.import();
+    let container = login.tool.assert_terminal_answers(&login.agent(), command, ready);
+    let so_far = login.renewals().len();
+    until_within(TOKEN_LIFETIME * 4, "two renewals", || Ok(login.renewals().len() > so_far + 1)).unwrap();
+    login.tool.ask(&container, "say codeword-after-expiry");
+    login.tool.shows(&container, &format!("{answer} codeword-after-expiry"));
+    let real = login.all();
+    // What keeps everybody from looking at it, as Codex does, must have ended.
+    crate::hunt_for(&container, &real.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+#[test]
+fn claude_code_starts_and_answers() {
+    answers_all_along(&claude("ttyclaude"), "claude", "(shift+tab to cycle)", "MOCK-OK from bearer");
+}
+
+#[test]
+fn codex_starts_and_answers() {
+    answers_all_along(&chatgpt("ttycodex"), codex(), "Ask Codex to do anything", "MOCK-OK over a WebSocket");
+}
+
+/// What the operator says reaches the provider from there, too.
+fn is_told(tool: &Tool, command: &str, ready: &str, answer: &'static str) {
+    let agent = tool.agent().annotation("understudy.secrets", tool.secret);
+    let agent = agent.annotation("understudy.instructions", "Remember the word codeword-in-terminal.");
+    let tool = Tool { answer, ..*tool };
+    crate::hunt(&tool.assert_terminal_answers(&agent, command, ready));
+}
+
+#[test]
+fn claude_code_is_told() {
+    let ready = "(shift+tab to cycle)";
+    is_told(&CLAUDE, "claude", ready, "MOCK-OK from x-api-key codeword-in-terminal");
+}
+
+#[test]
+fn codex_is_told() {
+    let codex = keyed(codex());
+    is_told(
+        &codex,
+        codex.command,
+        "Ask Codex to do anything",
+        "MOCK-OK over a WebSocket codeword-in-terminal",
+    );
+}
+
+#[test]
+#[ignore = "hundreds of megabytes: `make test-all`"]
+fn aider_starts_and_answers() {
+    let aider = crate::providers::aider();
+    let command =
+        "/opt/aider/bin/aider --no-git --no-show-model-warnings --model anthropic/claude-sonnet-4-5";
+    is_told(&aider, command, "for help", "MOCK-OK from x-api-key codeword-in-terminal");
 }
