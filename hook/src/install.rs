@@ -14,7 +14,9 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use understudy_control::ImageId;
 
+use crate::generation;
 use crate::installation::Installation;
+use crate::precreate::remembered;
 use engine::Podman;
 use files::Ledger;
 pub(crate) use hooks::REQUIRED;
@@ -164,7 +166,13 @@ fn write(plan: &Plan<'_>, podman: &Podman) -> Result<Vec<PathBuf>> {
 /// rest.
 fn remove(layout: &Layout) -> Result<Vec<PathBuf>> {
     let Some(ledger) = Ledger::existing(&layout.state)? else { return Ok(Vec::new()) };
-    let removed = ledger.undo()?;
+    let mut removed = ledger.undo()?;
+    // What stages wrote since.
+    for path in [remembered(&layout.state), generation::file(&layout.state)] {
+        if files::remove(&path)? {
+            removed.push(path);
+        }
+    }
     let of_state = ["bin", "guest", "backup", "hooks.d", ""].map(|name| layout.state.join(name));
     for directory in of_state.iter().chain([&layout.configuration]) {
         // Not empty, or not there: then it stays as it is.

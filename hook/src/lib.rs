@@ -6,6 +6,7 @@ mod create_runtime;
 mod doctor;
 #[doc(hidden)]
 pub mod fuzzed;
+mod generation;
 mod install;
 mod installation;
 mod managed;

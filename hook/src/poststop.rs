@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
+use crate::generation;
 use crate::installation::Installation;
 use crate::reap;
 use crate::record::Record;
@@ -26,6 +27,7 @@ pub(crate) fn detach(state: &Path, stdin: impl io::Read) -> Result<ExitCode> {
         sidecar::detach(&installation, &id).context("the sidecar was not told yet")?;
         Record::remove(&installation, &id)?;
     }
+    generation::keep(&installation);
     reap::run(&installation);
     Ok(ExitCode::SUCCESS)
 }

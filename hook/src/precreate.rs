@@ -26,6 +26,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use understudy_control::{ManagedFile, Refusal, annotation};
 
+use crate::generation;
 use crate::installation::Installation;
 use crate::managed;
 use crate::network::mode::Mode;
@@ -35,6 +36,7 @@ use crate::workspace::guard::guards;
 use crate::workspace::protected::Relaxed;
 pub(crate) use annotations::is_ours;
 use config::Config;
+pub(crate) use sidecar::remembered;
 pub(crate) use storage::Described;
 use storage::Storage;
 
@@ -92,6 +94,7 @@ fn permitted(
     if let Some(role) = asked.get(annotation::ROLE) {
         sidecar::check_role(role, origin.image.as_ref(), installation)?;
         sidecar::remember_mounts(installation, config, &storage).map_err(|error| failed(&error))?;
+        generation::give_back(installation).map_err(|error| failed(&error))?;
         return Ok(config.document.clone());
     }
     let mode = Mode::asked(&asked)?;
@@ -115,6 +118,7 @@ fn permitted(
     request.managed = managed::sparing(files, image.as_ref())?;
     request.joins = joined.as_ref().and_then(|joined| joined.with.clone());
     let prepared = prepare::ask(installation, request.clone())?;
+    generation::keep(installation);
     // Last, since it may make a directory of git's: nothing is made for a container that is refused.
     let volumes = storage.graph_root.join("volumes");
     let guards = guards(config.mounts(), &storage.userdata, &volumes, &relaxed, &installation.homes)?;

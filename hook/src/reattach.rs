@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use understudy_control::{ContainerId, NetnsId, Prepare, Reattach, Request, Status, published};
 
 use crate::StageArguments;
+use crate::generation;
 use crate::installation::Installation;
 use crate::managed;
 use crate::network;
@@ -76,6 +77,7 @@ fn leave(directory: &Path, sidecar: i32) -> Result<ExitCode> {
 fn give_back_all(directory: &Path, sidecar: i32) -> Result<ExitCode> {
     let installation = Installation::load(directory)?;
     let status = wait(PATIENCE, || sidecar::status(&installation))?;
+    generation::keep(&installation);
     reap::run(&installation);
     let mut forbidden = Forbidden::host()?;
     forbidden.add_process("the sidecar", sidecar);

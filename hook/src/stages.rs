@@ -51,6 +51,7 @@ fn prepare(installation: &Installation, id: &ContainerId) {
         args: Vec::new(),
         managed: Vec::new(),
         joins: None,
+        origin: None,
     };
     Record { prepare, shared: false, image: None, environment: Vec::new(), running: None }
         .save(installation)

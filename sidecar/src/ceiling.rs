@@ -305,6 +305,7 @@ mod tests {
             args: Vec::new(),
             managed: managed.iter().map(file).collect(),
             joins: None,
+            origin: None,
         }
     }
 

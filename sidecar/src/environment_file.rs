@@ -66,5 +66,6 @@ fn nobody(annotations: BTreeMap<String, String>) -> Result<Prepare> {
         args: Vec::new(),
         managed: Vec::new(),
         joins: None,
+        origin: None,
     })
 }

@@ -19,6 +19,7 @@ pub mod environment_file;
 pub mod explain;
 pub mod harden;
 pub mod harness_files;
+pub mod history;
 pub mod instructions;
 pub mod lock;
 pub mod login;

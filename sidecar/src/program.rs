@@ -118,6 +118,11 @@ enum Command {
         #[command(flatten)]
         arguments: orders::RevokeArguments,
     },
+    /// Say that the state volume holds what is to hold, after it was lost or put back from a backup
+    ///
+    /// `status` and the log say when that is needed: no container is given anything before. What was decided and is not in
+    /// the volume (see `status`) is to be decided again first. What was revoked stays revoked.
+    AcceptState(Control),
     /// Exit with 0 if the sidecar answers; for HEALTHCHECK
     Health(Control),
 }
@@ -245,6 +250,10 @@ pub fn main() -> ExitCode {
         Command::Revoke { control, arguments } => {
             orders::revoke(&arguments, &|request| control.call(request))
         }
+        Command::AcceptState(control) => control.call(Request::AcceptState).map(|_| {
+            println!("accepted; start the containers again, or the sidecar: it gives back those that it can");
+            ExitCode::SUCCESS
+        }),
         Command::Health(control) => control.call(Request::Status).map(|_| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {
@@ -324,7 +333,7 @@ mod tests {
     use super::*;
 
     /// What prints nothing, or what is a file or a form for programs already, or is for a person to follow.
-    const WITHOUT: [&str; 10] = [
+    const WITHOUT: [&str; 11] = [
         "serve",
         "env",
         "quadlet sidecar",
@@ -332,6 +341,7 @@ mod tests {
         "policy new",
         "metrics",
         "health",
+        "accept-state",
         "login reseal",
         "login arm",
         "login decline",

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
-use understudy_control::{ControlDirectory, HelloSecret, Listener};
+use understudy_control::{ControlDirectory, HelloSecret, Listener, Origin};
 
 use crate::accounts::{Client, Keeper};
 use crate::attach::descriptors::Sockets;
@@ -36,6 +36,7 @@ use crate::current::Current;
 use crate::dns::Resolver;
 use crate::dns::serve::DnsService;
 use crate::harden;
+use crate::history::History;
 use crate::lock::{self, Place};
 use crate::metrics;
 use crate::operator::notify::Notifier;
@@ -141,8 +142,14 @@ fn build(
     audit: &Audit,
     notifier: Option<Arc<Notifier>>,
 ) -> Result<(Arc<Registry>, Listener, Arc<Gateway>)> {
+    let revocations = Revocations::new(directories.state.join("revoked"));
+    let history = Arc::new(History::open(&directories.state, &directories.control, &revocations)?);
+    if let Some(problem) = history.problem() {
+        tracing::error!("{problem}");
+    }
     let authority = Authority::load_or_create(&directories.state)?;
     let certificate = authority.certificate_pem().to_owned();
+    let origin = Origin { authority: authority.tag(), key: live.key().tag() };
     let roots_file = directories.state.join("upstream-roots.pem");
     let settings = &live.current().settings;
     write_roots(&roots_file, &settings.extra_ca)?;
@@ -204,9 +211,11 @@ fn build(
             start(&container, sockets, leased, &serving, &audit)
         }),
         leases: Leases::new(published_at()),
-        revocations: Revocations::new(directories.state.join("revoked")),
+        revocations,
+        history: Arc::clone(&history),
         own_logins: OwnLogins::new(directories.state.join("own-accounts")),
         authority: certificate,
+        origin,
         range,
         own_cookie,
         secrets: Box::new(move |holders| {
@@ -216,7 +225,7 @@ fn build(
         problems: Box::new(move || {
             let configuration = problems.current();
             let of_files = configuration.problems().into_iter().chain(configuration.warnings());
-            of_files.chain(unwritten.problems()).collect()
+            of_files.chain(unwritten.problems()).chain(history.problem()).collect()
         }),
     });
     let hello = hello()?;

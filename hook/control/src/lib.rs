@@ -9,6 +9,7 @@ pub mod attach;
 pub mod channel;
 pub mod client;
 pub mod directory;
+pub mod generation;
 pub mod guest;
 pub mod id;
 pub mod message;
@@ -22,10 +23,11 @@ pub use attach::{Attach, Family, NetnsId, SocketKind, SocketRole};
 pub use channel::{Channel, ChannelError, MAX_ANSWER, MAX_DESCRIPTORS, MAX_PACKET, Packet};
 pub use client::{CallError, Client, Connection, Pending};
 pub use directory::{ControlDirectory, DirectoryError};
+pub use generation::Generation;
 pub use id::{ContainerId, IdError, ImageId};
 pub use message::{
-    Envelope, EnvironmentVariable, HelloSecret, LoginFile, ManagedFile, PlacedFile, Placement, Prepare,
-    Prepared, Reattach, Refusal, Reply, Request, User, VERSION, Write,
+    Envelope, EnvironmentVariable, HelloSecret, LoginFile, ManagedFile, Origin, PlacedFile, Placement,
+    Prepare, Prepared, Reattach, Refusal, Reply, Request, User, VERSION, Write,
 };
 pub use operator::{
     ArmLogin, ArmedStatus, AuditFile, Decide, DecisionStatus, Effect, Explain, Explained, ExplainedRule,

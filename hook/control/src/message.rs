@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The protocol's version; hook and sidecar of different versions refuse each other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// 32 random bytes as 64 hexadecimal digits, made anew by each start of the sidecar and readable (0600) only
 /// beside its socket: having the socket alone is not enough.
@@ -74,6 +74,8 @@ pub enum Request {
     Revoke { container: Option<String> },
     /// Answered by `Explained`.
     Explain(Explain),
+    /// The operator takes the state that there is for the one that holds. Answered by `Done`.
+    AcceptState,
     /// Answered by `Decided`, or by `Answered` if it was for once.
     Decide(Decide),
     /// Takes a decision back. Answered by `Decided`.
@@ -178,6 +180,19 @@ pub struct Prepare {
     /// both are given the same.
     #[serde(default)]
     pub joins: Option<ContainerId>,
+    /// Of one that runs already: what it was given when it started. None: an older hook did not write that down.
+    #[serde(default)]
+    pub origin: Option<Origin>,
+}
+
+/// What a container keeps for as long as it runs, by tags that tell one from another and are no secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// Of the certificate that it trusts.
+    pub authority: String,
+    /// Of the key that its stand-ins are derived from.
+    pub key: String,
 }
 
 /// A file that the hook has read on the host, since the sidecar's container does not see it.
@@ -226,6 +241,8 @@ pub struct Prepared {
     pub placement: Placement,
     /// The public certificate of the installation's authority, one PEM block.
     pub authority: String,
+    /// To be given back with a re-attach.
+    pub origin: Origin,
     /// Address for the container's `resolv.conf`.
     pub nameserver: std::net::IpAddr,
     /// One line each, for the operator (`understudy status`) and for the agent (`UNDERSTUDY_NOTES`).

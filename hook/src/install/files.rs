@@ -103,7 +103,7 @@ impl Ledger {
                     fs::read(backup).with_context(|| format!("{} cannot be read", backup.display()))?;
                 write_whole(&entry.path, &bytes, entry.mode.unwrap_or(0o644))?;
             }
-            None => remove(&entry.path)?,
+            None => drop(remove(&entry.path)?),
         }
         self.entries.remove(index);
         self.save()?;
@@ -143,11 +143,11 @@ fn make_directory(path: &Path) -> Result<()> {
         .with_context(|| format!("{} cannot be made", path.display()))
 }
 
-fn remove(path: &Path) -> Result<()> {
+/// Whether it was there.
+pub(super) fn remove(path: &Path) -> Result<bool> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("{} cannot be removed", path.display()))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).with_context(|| format!("{} cannot be removed", path.display())),
     }
 }

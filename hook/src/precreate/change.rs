@@ -43,7 +43,8 @@ pub(crate) fn apply(
     let trust = trust::collect(&config.root(), &prepared.authority, &mounted)?;
     // Gone before it is made anew: the container may have been started before.
     Record::remove(installation, &config.id)?;
-    let prepare = Prepare { env: Default::default(), args: Vec::new(), ..request };
+    let origin = Some(prepared.origin.clone());
+    let prepare = Prepare { env: Default::default(), args: Vec::new(), origin, ..request };
     let mut record = Record {
         prepare,
         shared: work.shared,

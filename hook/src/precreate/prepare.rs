@@ -30,6 +30,7 @@ pub(crate) fn request(config: &Config, origin: Origin, annotations: BTreeMap<Str
         args: process.and_then(|process| process.args().clone()).unwrap_or_default(),
         managed: Vec::new(),
         joins: None,
+        origin: None,
     }
 }
 

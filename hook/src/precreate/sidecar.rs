@@ -51,11 +51,11 @@ pub(crate) fn remember_mounts(installation: &Installation, config: &Config, stor
     if all.len() == before {
         return Ok(());
     }
-    write_whole(&file(installation), &serde_json::to_vec(&all)?, 0o600)
+    write_whole(&remembered(&installation.state), &serde_json::to_vec(&all)?, 0o600)
 }
 
 pub(crate) fn remembered_mounts(installation: &Installation) -> Result<Vec<PathBuf>> {
-    let path = file(installation);
+    let path = remembered(&installation.state);
     match fs::read(&path) {
         Ok(text) => serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -63,8 +63,9 @@ pub(crate) fn remembered_mounts(installation: &Installation) -> Result<Vec<PathB
     }
 }
 
-fn file(installation: &Installation) -> PathBuf {
-    installation.state.join("sidecar-mounts.json")
+/// Where they are.
+pub(crate) fn remembered(state: &Path) -> PathBuf {
+    state.join("sidecar-mounts.json")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use understudy_control::{EnvironmentVariable, ManagedFile, Placement, Prepare, Prepared, Refusal};
+use understudy_control::{EnvironmentVariable, ManagedFile, Origin, Placement, Prepare, Prepared, Refusal};
 
 use super::config::Config;
 use super::guard::{self, Surroundings};
@@ -53,6 +53,7 @@ pub(crate) fn prepared() -> Prepared {
         env: vec![EnvironmentVariable { name: "KEY".into(), value: "stand-in".into() }],
         placement: Placement::default(),
         authority: certificate.pem(),
+        origin: Origin { authority: "a".into(), key: "k".into() },
         nameserver: "28.0.0.1".parse().unwrap(),
         notes: Vec::new(),
     }

@@ -164,6 +164,7 @@ fn prepare(number: usize) -> Request {
         args: Vec::new(),
         managed: Vec::new(),
         joins: None,
+        origin: None,
     }))
 }
 

@@ -7,6 +7,7 @@ mod control;
 mod hook;
 mod published;
 mod sidecar;
+mod state;
 mod steps;
 
 use understudy_integration_tests::podman::Outcome;

@@ -81,6 +81,7 @@ fn what_was_prepared_and_never_attached_expires_though_somebody_asks_all_the_tim
         args: Vec::new(),
         managed: Vec::new(),
         joins: None,
+        origin: None,
     };
     client.call(Request::Prepare(Box::new(prepare)), &[]).unwrap();
     let known = || {

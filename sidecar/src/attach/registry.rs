@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use understudy_control::annotation::PUBLISH;
 use understudy_control::{
-    Attach, ContainerId, Lines, ManagedFile, Prepare, Prepared, Reattach, Refusal, SecretStatus, Status,
-    published,
+    Attach, ContainerId, Lines, ManagedFile, Origin, Prepare, Prepared, Reattach, Refusal, SecretStatus,
+    Status, published,
 };
 use understudy_policies::{HostName, Rule};
 
@@ -37,6 +37,7 @@ use crate::container::Container;
 use crate::credentials::report::Holders;
 use crate::credentials::{Asked, Grants, Rights, Terms, Vault};
 use crate::dns::{SyntheticNames, SyntheticRange};
+use crate::history::History;
 use crate::operator::decisions::now;
 use crate::operator::meter::Meter;
 use crate::operator::{Decisions, Questions};
@@ -74,6 +75,8 @@ pub struct RegistryParts {
     /// The ports that lead to containers.
     pub leases: Arc<Leases>,
     pub revocations: Revocations,
+    /// Whether what the operator decided is all there.
+    pub history: Arc<History>,
     /// Accounts of logins that were made inside.
     pub own_logins: OwnLogins,
     pub may_decide: MayDecide,
@@ -84,6 +87,8 @@ pub struct RegistryParts {
     pub keep_login: KeepLogin,
     /// PEM of the authority's certificate.
     pub authority: String,
+    /// What containers that are started now keep.
+    pub origin: Origin,
     pub range: SyntheticRange,
     /// `SO_NETNS_COOKIE` of the sidecar's own network namespace.
     pub own_cookie: u64,
@@ -145,6 +150,7 @@ impl Registry {
             env: terms.env.clone(),
             placement: terms.placement.clone(),
             authority: self.parts.authority.clone(),
+            origin: self.parts.origin.clone(),
             nameserver: self.parts.range.nameserver().into(),
             notes: terms.notes.clone(),
         };
@@ -202,6 +208,7 @@ impl Registry {
             return Err(Refusal::new("two different containers in one request", "update understudy-hook"));
         }
         let sockets = self.sockets(&attach, descriptors)?;
+        self.is_ours(&prepare)?;
         let terms = self.terms(&prepare)?;
         let mut known = self.known();
         self.not_revoked(&prepare.id)?;
@@ -249,7 +256,7 @@ impl Registry {
         &self,
         known: impl IntoIterator<Item = (&'k ContainerId, &'k Known)>,
     ) -> Result<Vec<String>, Refusal> {
-        let mut unrecorded = None;
+        let (mut unrecorded, mut ids) = (None, Vec::new());
         let revoked = known.into_iter().map(|(id, entry)| {
             // Nothing that fails for one keeps another's connections open.
             if let Known::Attached(attached) = entry {
@@ -257,6 +264,7 @@ impl Registry {
             }
             let identity = shared::identity(id, entry);
             self.parts.arming.disarm(identity);
+            ids.extend([id, identity]);
             for id in [id, identity] {
                 if let Err(error) = self.parts.revocations.add(id) {
                     unrecorded = Some(error);
@@ -265,11 +273,11 @@ impl Registry {
             entry.name().unwrap_or(id.short()).to_owned()
         });
         let revoked = revoked.collect();
-        match unrecorded {
+        match unrecorded.or(self.parts.history.revoked(ids).err()) {
             None => Ok(revoked),
             Some(error) => Err(Refusal::new(
                 format!("the connections were ended, but a revocation could not be recorded: {error}"),
-                "make the state volume writable, then revoke again; a restarted container would get its grants back",
+                "make the state volume and the control directory writable, then revoke again; a restarted container would get its grants back",
             )),
         }
     }
@@ -334,8 +342,28 @@ impl Registry {
         all.iter().map(|container| container.counters.open_connections.load(Relaxed)).sum()
     }
 
+    /// Takes the state that there is for all that was decided.
+    pub fn accept_state(&self) -> Result<(), Refusal> {
+        self.parts.history.accept()
+    }
+
+    /// Of a container that runs: it keeps what it trusts and what it holds, so it must be of this installation.
+    fn is_ours(&self, prepare: &Prepare) -> Result<(), Refusal> {
+        match &prepare.origin {
+            Some(origin) if *origin == self.parts.origin => Ok(()),
+            Some(_) => Err(Refusal::new(
+                "it was started with another authority or other stand-ins than this sidecar has",
+                "start it again",
+            )),
+            None => {
+                Err(Refusal::new("nobody knows what it was started with, by an older hook", "start it again"))
+            }
+        }
+    }
+
     fn terms(&self, prepare: &Prepare) -> Result<Terms, Refusal> {
         self.not_revoked(&prepare.id)?;
+        self.parts.history.is_whole()?;
         let mut terms = (self.parts.decide_terms)(prepare)?;
         terms.asked.own.extend(self.parts.own_logins.of(&prepare.id));
         if self.parts.own_logins.is_known(&prepare.id) {

@@ -99,6 +99,11 @@ impl Live {
         self.configuration.current()
     }
 
+    /// What stand-ins are derived from.
+    pub fn key(&self) -> &InstallationKey {
+        &self.key
+    }
+
     /// The accounts that are kept.
     pub fn store(&self) -> &Store {
         &self.around.accounts
@@ -359,6 +364,7 @@ mod tests {
             args: Vec::new(),
             managed: Vec::new(),
             joins: None,
+            origin: None,
         }
     }
 

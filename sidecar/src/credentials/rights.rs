@@ -63,9 +63,9 @@ impl Rights {
 
 impl Asked {
     pub fn new(prepare: &Prepare, harness: &str, granted: Grants) -> Self {
-        let Prepare { id, name, image, annotations, user, managed, joins, .. } = prepare.clone();
+        let Prepare { id, name, image, annotations, user, managed, joins, origin, .. } = prepare.clone();
         let (env, args) = Default::default();
-        let prepare = Prepare { id, name, image, annotations, user, env, args, managed, joins };
+        let prepare = Prepare { id, name, image, annotations, user, env, args, managed, joins, origin };
         Self { harness: harness.to_owned(), granted, own: BTreeSet::new(), prepare }
     }
 
@@ -150,6 +150,7 @@ mod tests {
             args: vec!["c".to_owned()],
             managed: Vec::new(),
             joins: None,
+            origin: None,
         };
         let asked = Asked::new(&prepare, "claude-code", ["a", "b"].into_iter().collect());
         assert!(asked.prepare.env.is_empty() && asked.prepare.args.is_empty());

@@ -60,6 +60,11 @@ impl Authority {
         &self.certificate_pem
     }
 
+    /// Tells one from another.
+    pub fn tag(&self) -> String {
+        tag(self.issuer.key())
+    }
+
     pub(super) fn issuer(&self) -> &Issuer<'static, KeyPair> {
         &self.issuer
     }
@@ -145,7 +150,7 @@ fn parameters(name: &str) -> CertificateParams {
     parameters
 }
 
-/// Tells installations apart: the first eight digits of the key's SHA-256.
+/// The first eight digits of the key's SHA-256.
 fn tag(key: &KeyPair) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, key.public_key_raw());
     digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect()

@@ -77,6 +77,7 @@ fn attach(client: &Client, name: &str, annotations: BTreeMap<String, String>) ->
         args: Vec::new(),
         managed: Vec::new(),
         joins: None,
+        origin: None,
     };
     let reply = client.call(Request::Prepare(Box::new(prepare)), &[]).unwrap();
     let Reply::Prepared(prepared) = reply else { panic!("{reply:?}") };

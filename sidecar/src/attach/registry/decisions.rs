@@ -63,6 +63,7 @@ impl Registry {
         }
         let status = self.parts.decisions.add(decision).map_err(not_added)?;
         self.reconsider();
+        self.noted()?;
         Ok(Decided::Kept(status))
     }
 
@@ -113,14 +114,29 @@ impl Registry {
             Refusal::new(format!("there is no decision {number}"), "list them with: understudy status")
         })?;
         self.reconsider();
+        self.noted()?;
         Ok(withdrawn)
+    }
+
+    /// A state volume that is put back from a backup is then known to lack it.
+    pub(super) fn noted(&self) -> Result<(), Refusal> {
+        self.parts.history.changed().map_err(|error| {
+            Refusal::new(
+                format!("it is in force, but that something was decided could not be recorded: {error}"),
+                "make the state volume and the control directory writable, then do it again",
+            )
+        })
     }
 
     /// Takes back what was decided for containers that are not known now, but not what is for every container or for always.
     pub fn withdraw_gone(&self) -> Result<Vec<DecisionStatus>, Refusal> {
         // Held until they are taken back: none of them may start meanwhile. Nobody who is known loses one.
         let known = self.known();
-        self.parts.decisions.withdraw_gone(&there(&known)).map_err(unrecorded)
+        let gone = self.parts.decisions.withdraw_gone(&there(&known)).map_err(unrecorded)?;
+        if !gone.is_empty() {
+            self.noted()?;
+        }
+        Ok(gone)
     }
 }
 

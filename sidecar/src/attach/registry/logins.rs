@@ -33,6 +33,10 @@ impl Registry {
             })?;
         }
         drop(known);
+        self.parts.history.changed().map_err(|error| {
+            let reason = format!("that it was armed could not be recorded, so it is not: {error}");
+            Refusal::new(reason, "make the state volume and the control directory writable, then try again")
+        })?;
         let until = Instant::now() + Duration::from_secs(wanted.seconds);
         self.parts.arming.arm(&id, wanted.account.clone(), until).map_err(refused)?;
         let armed = self.armed_logins().into_iter().find(|armed| armed.container_id == id);

@@ -159,11 +159,14 @@ impl Registry {
             return Err(Refusal::new("no container is named that it joins", "update understudy-hook"));
         };
         let id = prepare.id.clone();
-        self.prepare(prepare).and_then(|_| self.join(&id, &with)).inspect_err(|_| {
-            if let Some(first) = self.known().get(&with).and_then(Known::container) {
-                first.revoke();
-            }
-        })
+        self.is_ours(&prepare)
+            .and_then(|()| self.prepare(prepare))
+            .and_then(|_| self.join(&id, &with))
+            .inspect_err(|_| {
+                if let Some(first) = self.known().get(&with).and_then(Known::container) {
+                    first.revoke();
+                }
+            })
     }
 
     /// The same with what comes of it, which an image may have a say in.

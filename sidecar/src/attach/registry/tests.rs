@@ -1,5 +1,6 @@
 mod published;
 mod shared;
+mod state;
 mod watching;
 
 use std::collections::BTreeMap;
@@ -36,11 +37,16 @@ struct Stand {
     leased: Arc<Mutex<AllLeased>>,
     all_withdrawn: Arc<Mutex<bool>>,
     audit: Audit,
-    _state: tempfile::TempDir,
+    state: tempfile::TempDir,
+    control: tempfile::TempDir,
 }
 
 fn stand() -> Stand {
-    let state = tempfile::tempdir().unwrap();
+    let (state, control) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    stand_in(state, control)
+}
+
+fn stand_in(state: tempfile::TempDir, control: tempfile::TempDir) -> Stand {
     let started = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&started);
     let leased: Arc<Mutex<AllLeased>> = Arc::default();
@@ -91,6 +97,7 @@ fn stand() -> Stand {
             Ok(())
         }),
         leases: Leases::new([127, 0, 0, 1].into()),
+        history: Arc::new(History::open(state.path(), control.path(), &revocations).unwrap()),
         revocations,
         own_logins: OwnLogins::new(state.path().join("own-logins")),
         may_decide: Box::new(|rule, managed| match rule.place.is_empty() || !managed.is_empty() {
@@ -105,6 +112,7 @@ fn stand() -> Stand {
             _ => Ok(vec![("mine".to_owned(), true), ("not-mine".to_owned(), false)]),
         }),
         authority: "PEM".to_owned(),
+        origin: origin(),
         range: SyntheticRange::default(),
         own_cookie: 0,
         problems: Box::new(Vec::new),
@@ -122,7 +130,7 @@ fn stand() -> Stand {
         lines: Box::new(move |from| kept.since(from)),
         secrets: Box::new(|holders| holders.keys().map(|name| held(name, &holders[name])).collect()),
     });
-    Stand { registry, started, leased, all_withdrawn, audit, _state: state }
+    Stand { registry, started, leased, all_withdrawn, audit, state, control }
 }
 
 fn held(name: &str, holders: &[String]) -> SecretStatus {
@@ -143,6 +151,11 @@ fn held(name: &str, holders: &[String]) -> SecretStatus {
     }
 }
 
+/// As it comes back with a re-attach.
+fn origin() -> Origin {
+    Origin { authority: "a".to_owned(), key: "k".to_owned() }
+}
+
 fn prepare(id: &str, name: &str) -> Prepare {
     Prepare {
         id: id.repeat(64).parse().unwrap(),
@@ -154,6 +167,7 @@ fn prepare(id: &str, name: &str) -> Prepare {
         args: Vec::new(),
         managed: Vec::new(),
         joins: None,
+        origin: Some(origin()),
     }
 }
 
@@ -533,7 +547,7 @@ fn what_cannot_be_recorded_is_told_and_cut_all_the_same() {
         stand.registry.prepare(prepare(id, name)).unwrap();
         attach(&stand.registry, id).unwrap();
     }
-    std::fs::write(stand._state.path().join("revoked"), "not a directory").unwrap();
+    std::fs::write(stand.state.path().join("revoked"), "not a directory").unwrap();
     let running: Vec<_> =
         stand.registry.known().values().filter_map(|entry| entry.container().cloned()).collect();
     let refusal = stand.registry.revoke_all().unwrap_err();

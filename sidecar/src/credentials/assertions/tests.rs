@@ -120,6 +120,7 @@ fn the_real_key_is_found_in_any_layout_and_a_container_is_given_nothing_of_it() 
         args: Vec::new(),
         managed: Vec::new(),
         joins: None,
+        origin: None,
     };
     let (harnesses, policies) = (understudy_harnesses::Harnesses::default(), Default::default());
     let given = super::super::terms(&prepare, &harnesses, &policies, &vault).unwrap();

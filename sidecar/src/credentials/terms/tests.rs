@@ -40,6 +40,7 @@ fn prepare(annotations: &[(&str, &str)], env: &[(&str, &str)]) -> Prepare {
         args: Vec::new(),
         managed: Vec::new(),
         joins: None,
+        origin: None,
     }
 }
 

@@ -146,7 +146,7 @@ fn a_caller_that_is_gone_is_not_waited_for_and_there_are_not_too_many() {
 /// At the control socket: its thread and its place are given back long before the time is over.
 #[test]
 fn a_watcher_that_hangs_up_leaves_nothing_behind() {
-    let Stand { registry, audit, _state, .. } = stand();
+    let Stand { registry, audit, state: _state, .. } = stand();
     let directory = tempfile::tempdir().unwrap();
     let control = ControlDirectory::new(directory.path().join("control"));
     let listener = Listener::bind(&control, HelloSecret::from_hex(&"a".repeat(64)).unwrap()).unwrap();

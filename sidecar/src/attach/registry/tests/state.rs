@@ -1,0 +1,111 @@
+//! A sidecar with another state than containers were started with.
+
+use super::*;
+
+impl Stand {
+    fn reattach(&self, prepare: Prepare) -> Result<(), Refusal> {
+        let (attach, descriptors) = sockets("a");
+        self.registry.reattach(Reattach { prepare, attach }, descriptors)
+    }
+
+    /// The next sidecar, whose state volume holds what `state` does.
+    fn next(self, state: tempfile::TempDir) -> Self {
+        let Self { registry, control, .. } = self;
+        drop(registry);
+        stand_in(state, control)
+    }
+}
+
+#[test]
+fn a_container_of_another_installation_is_not_given_back() {
+    let stand = stand();
+    let other = |authority: &str, key: &str| {
+        let origin = Some(Origin { authority: authority.to_owned(), key: key.to_owned() });
+        Prepare { origin, ..prepare("a", "agent") }
+    };
+    for unknown in [other("b", "k"), other("a", "l"), Prepare { origin: None, ..prepare("a", "agent") }] {
+        let refusal = stand.reattach(unknown.clone()).unwrap_err();
+        assert_eq!(refusal.remedy, "start it again", "{refusal}");
+        assert_eq!(stand.started.load(Relaxed), 0);
+        // Nor as a member of a pod, which is cut.
+        stand.registry.prepare(prepare("b", "first")).unwrap();
+        attach(&stand.registry, "b").unwrap();
+        let joins = Some("b".repeat(64).parse().unwrap());
+        stand.registry.rejoin(Prepare { joins, ..unknown }).unwrap_err();
+        assert_eq!(states(&stand.registry), [("first".to_owned(), "revoked".to_owned())]);
+        stand.registry.detach(&"b".repeat(64).parse().unwrap());
+        stand.started.store(0, Relaxed);
+    }
+    stand.reattach(other("a", "k")).unwrap();
+    // At its start it gets what there is now.
+    stand.registry.prepare(other("b", "l")).unwrap();
+}
+
+#[test]
+fn a_state_that_lacks_what_was_decided_gives_nothing_until_it_is_accepted() {
+    let stand = stand();
+    for (id, name) in [("a", "agent"), ("b", "bad")] {
+        stand.registry.prepare(prepare(id, name)).unwrap();
+        attach(&stand.registry, id).unwrap();
+    }
+    stand.registry.accept_state().unwrap_err();
+    stand.registry.revoke("bad").unwrap();
+    let next = stand.next(tempfile::tempdir().unwrap());
+    for refusal in [
+        next.reattach(prepare("a", "agent")).unwrap_err(),
+        next.registry.prepare(prepare("a", "agent")).unwrap_err(),
+        next.registry.prepare(prepare("c", "new")).unwrap_err(),
+    ] {
+        assert!(refusal.remedy.contains("understudy accept-state"), "{refusal}");
+    }
+    next.registry.accept_state().unwrap();
+    next.reattach(prepare("a", "agent")).unwrap();
+    let refusal = next.registry.prepare(prepare("b", "bad")).unwrap_err();
+    assert!(refusal.reason.contains("revoked"), "{refusal}");
+}
+
+#[test]
+fn all_that_the_operator_takes_away_is_noted() {
+    let number = |stand: &Stand| {
+        let path = stand.control.path().join(understudy_control::generation::FILE);
+        understudy_control::Generation::read(&path).unwrap().unwrap().number
+    };
+    let stand = stand();
+    stand.registry.prepare(prepare("a", "agent")).unwrap();
+    attach(&stand.registry, "a").unwrap();
+    let container = Some("agent".to_owned());
+    let denied =
+        Decide { effect: Effect::Deny, host: "a.example".to_owned(), container, lasting: Lasting::Container };
+    let steps: [(&str, &dyn Fn()); 5] = [
+        ("deny", &|| drop(stand.registry.decide(&denied).unwrap())),
+        ("withdraw", &|| drop(stand.registry.withdraw(1).unwrap())),
+        ("arm", &|| {
+            let wanted = ArmLogin { container: "agent".to_owned(), account: None, seconds: 60 };
+            drop(stand.registry.arm_login(&wanted).unwrap());
+        }),
+        ("withdraw --gone", &|| {
+            stand.registry.decide(&denied).unwrap();
+            stand.registry.detach(&"a".repeat(64).parse().unwrap());
+            let before = number(&stand);
+            assert_eq!(stand.registry.withdraw_gone().unwrap().len(), 1);
+            assert_eq!(number(&stand), before + 1);
+        }),
+        ("revoke", &|| {
+            stand.registry.prepare(prepare("a", "agent")).unwrap();
+            drop(stand.registry.revoke("agent").unwrap());
+        }),
+    ];
+    for (what, step) in steps {
+        let before = number(&stand);
+        step();
+        assert!(number(&stand) > before, "{what}");
+    }
+    // What cannot be noted is said.
+    std::fs::remove_dir_all(stand.control.path()).unwrap();
+    let refusal =
+        stand.registry.decide(&Decide { container: None, lasting: Lasting::Always, ..denied }).unwrap_err();
+    assert!(refusal.reason.contains("it is in force"), "{refusal}");
+    let refusal = stand.registry.revoke_all().unwrap_err();
+    assert!(refusal.reason.contains("the connections were ended"), "{refusal}");
+    assert!(stand.state.path().join("revoked").join("a".repeat(64)).exists());
+}
