@@ -43,10 +43,6 @@ impl Login {
     fn file(&self) -> String {
         let Tokens { access, refresh, id } = self.tokens();
         let file = match self.scheme {
-            Scheme::ChatGpt if self.format == "opencode-openai" => {
-                json!({ "openai": { "type": "oauth", "access": access,
-                "refresh": refresh, "expires": 1_700_000_000_000_u64, "accountId": ACCOUNT_ID } })
-            }
             Scheme::ChatGpt => {
                 let tokens = json!({ "access_token": access, "refresh_token": refresh, "id_token": id, "account_id": ACCOUNT_ID });
                 json!({ "auth_mode": "chatgpt", "OPENAI_API_KEY": null, "tokens": tokens,
@@ -168,11 +164,7 @@ impl Login {
         let values: Vec<&str> = all.iter().map(String::as_str).collect();
         for container in &containers {
             self.assert_former_ones_stay_out(container);
-            // What a program leaves running behind may keep everybody from looking at it, as Codex does. It ends all but the
-            // first process and itself.
-            container.exec(&["sh", "-c", "kill -KILL -1"]).unwrap();
-            let living = ["pgrep", "--runstates", "DRSTt", "."];
-            until("the end of what was left", || Ok(container.exec(&living)?.stdout.trim() == "1")).unwrap();
+            crate::end(container);
             crate::hunt_for(container, &values);
         }
         println!("{answers} answers, {} renewals", renewals.len());
@@ -268,18 +260,4 @@ fn gemini_cli_answers_with_an_account_of_google_that_is_renewed_all_along() {
         tool: Tool { answer: "MOCK-OK at cloudcode-pa.googleapis.com", ..crate::google::GEMINI },
     };
     login.prove();
-}
-
-#[test]
-#[ignore = "hundreds of megabytes: `make test-all`"]
-fn opencode_answers_with_an_account_that_is_renewed_all_along() {
-    let command = crate::providers::opencode("openai/gpt-5.5");
-    let tool = Tool {
-        harness: "opencode",
-        needs: &["opencode"],
-        command,
-        answer: "MOCK-OK over events",
-        ..Tool::PLAIN
-    };
-    Login { format: "opencode-openai", tool, ..chatgpt("opencode") }.prove();
 }

@@ -71,7 +71,7 @@ fn codex_logs_in_by_a_device_code_and_the_next_container_has_the_login() {
     }
     let values: Vec<&str> = real.iter().map(String::as_str).collect();
     for container in [&container, &next] {
-        container.exec(&["sh", "-c", "kill -KILL -1"]).unwrap();
+        crate::end(container);
         crate::hunt_for(container, &values);
     }
 }
@@ -181,7 +181,7 @@ fn claude_code_logs_in_with_a_code_to_paste_and_the_next_container_has_the_login
     }
     let values: Vec<&str> = real.iter().map(String::as_str).collect();
     for container in [&container, &next] {
-        container.exec(&["sh", "-c", "kill -KILL -1"]).unwrap();
+        crate::end(container);
         crate::hunt_for(container, &values);
     }
 }

@@ -25,7 +25,7 @@ mod tool;
 
 use std::sync::OnceLock;
 
-use understudy_integration_tests::podman::Container;
+use understudy_integration_tests::podman::{Container, until};
 use understudy_integration_tests::stand::{CLI_IMAGE, PROVIDERS, Stand, import};
 
 /// The one stand of this process: it has the secret of every provider.
@@ -55,4 +55,12 @@ fn hunt_for(container: &Container, values: &[&str]) {
         panic!("{error:#}\n{left:?}")
     });
     assert!(found.is_empty(), "{found:?}");
+}
+
+/// Ends all but the first process: what a program leaves running may keep everybody from looking at it, as Codex does.
+fn end(container: &Container) {
+    container.exec(&["sh", "-c", "kill -KILL -1"]).unwrap();
+    let living = ["pgrep", "--runstates", "DRSTt", "."];
+    let ended = || Ok(container.exec(&living)?.stdout.lines().all(|pid| pid == "1"));
+    until("the end of what was left", ended).unwrap();
 }

@@ -11,7 +11,7 @@ const ANTHROPIC: Tool = Tool {
 };
 
 /// Its headless run with that model.
-pub(crate) fn opencode(model: &str) -> &'static str {
+fn opencode(model: &str) -> &'static str {
     let program = match node_arch() {
         "arm64" => "/opt/opencode/node_modules/opencode-linux-arm64/bin/opencode",
         _ => "/opt/opencode/node_modules/opencode-linux-x64/bin/opencode",
@@ -39,7 +39,7 @@ fn pi_answers_with_a_stand_in() {
 }
 
 /// In an image with an older Python.
-pub(crate) fn aider() -> Tool {
+fn aider() -> Tool {
     let tar = crate::stand().paths.cache.join("clis-older.tar");
     understudy_integration_tests::stand::import(&tar, "localhost/understudy-clis-older").unwrap();
     Tool {

@@ -3,9 +3,9 @@
 use understudy_integration_tests::podman::until_within;
 use understudy_integration_tests::stand::TOKEN_LIFETIME;
 
-use crate::accounts::{Login, chatgpt, claude, codex};
+use crate::accounts::{Login, chatgpt, claude};
 use crate::google::GEMINI;
-use crate::keys::{CLAUDE, keyed};
+use crate::keys::CLAUDE;
 use crate::tool::{Tool, node_arch};
 
 fn program(of: &str) -> String {
@@ -86,7 +86,6 @@ fn answers_all_along(login: &Login, command: &str, ready: &str, answer: &str) {
     login.tool.ask(&container, "say codeword-after-expiry");
     login.tool.shows(&container, &format!("{answer} codeword-after-expiry"));
     let real = login.all();
-    // What keeps everybody from looking at it, as Codex does, must have ended.
     crate::hunt_for(&container, &real.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
@@ -95,9 +94,13 @@ fn claude_code_starts_and_answers() {
     answers_all_along(&claude("ttyclaude"), "claude", "(shift+tab to cycle)", "MOCK-OK from bearer");
 }
 
+/// It asks at the first question whether its directory is trusted.
 #[test]
-fn codex_starts_and_answers() {
-    answers_all_along(&chatgpt("ttycodex"), codex(), "Ask Codex to do anything", "MOCK-OK over a WebSocket");
+fn codex_starts() {
+    let codex = chatgpt("ttycodex");
+    codex.import();
+    let agent = codex.agent();
+    codex.tool.assert_terminal_starts_in(&agent, crate::accounts::codex(), "Ask Codex to do anything");
 }
 
 /// What the operator says reaches the provider from there, too.
@@ -105,31 +108,12 @@ fn is_told(tool: &Tool, command: &str, ready: &str, answer: &'static str) {
     let agent = tool.agent().annotation("understudy.secrets", tool.secret);
     let agent = agent.annotation("understudy.instructions", "Remember the word codeword-in-terminal.");
     let tool = Tool { answer, ..*tool };
-    crate::hunt(&tool.assert_terminal_answers(&agent, command, ready));
+    let container = tool.assert_terminal_answers(&agent, command, ready);
+    crate::hunt(&container);
 }
 
 #[test]
 fn claude_code_is_told() {
     let ready = "(shift+tab to cycle)";
     is_told(&CLAUDE, "claude", ready, "MOCK-OK from x-api-key codeword-in-terminal");
-}
-
-#[test]
-fn codex_is_told() {
-    let codex = keyed(codex());
-    is_told(
-        &codex,
-        codex.command,
-        "Ask Codex to do anything",
-        "MOCK-OK over a WebSocket codeword-in-terminal",
-    );
-}
-
-#[test]
-#[ignore = "hundreds of megabytes: `make test-all`"]
-fn aider_starts_and_answers() {
-    let aider = crate::providers::aider();
-    let command =
-        "/opt/aider/bin/aider --no-git --no-show-model-warnings --model anthropic/claude-sonnet-4-5";
-    is_told(&aider, command, "for help", "MOCK-OK from x-api-key codeword-in-terminal");
 }

@@ -103,7 +103,13 @@ impl Tool {
     /// Starts its terminal interface in a directory with instructions of a project, and waits until it shows `ready` without
     /// a question before it.
     pub(crate) fn assert_terminal_starts(&self, command: &str, ready: &str) {
-        crate::hunt(&self.assert_terminal_of(&self.agent(), command, ready));
+        self.assert_terminal_starts_in(&self.agent(), command, ready);
+    }
+
+    pub(crate) fn assert_terminal_starts_in(&self, agent: &Agent, command: &str, ready: &str) {
+        let container = self.assert_terminal_of(agent, command, ready);
+        crate::end(&container);
+        crate::hunt(&container);
     }
 
     fn assert_terminal_of(&self, agent: &Agent, command: &str, ready: &str) -> Container {
