@@ -18,6 +18,7 @@ use crate::record::{Record, Running};
 use crate::shared::{self, Neighbour, Turn};
 use crate::sidecar;
 use crate::state::State;
+use crate::workspace::watch;
 
 /// An error is an exit status other than 0, and then the runtime does not start the container.
 pub(crate) fn run(state: &Path) -> Result<ExitCode> {
@@ -38,6 +39,7 @@ pub(crate) fn attach(state: &Path, stdin: impl io::Read) -> Result<()> {
 
     environment::unchanged(&record.environment, &container.bundle)?;
     let netns = Netns::of_container(&process, &Forbidden::host()?)?;
+    watch::start(&installation, &record, &process)?;
     // Until the record says that it runs.
     let _turn = record.shared.then(|| Turn::wait(&installation)).transpose()?;
     let neighbour = if record.shared { shared::neighbour(&installation, &netns)? } else { None };

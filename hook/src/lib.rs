@@ -71,6 +71,9 @@ enum Command {
     /// Hook stage: places files, inside the container
     #[command(hide = true)]
     Place(place::Arguments),
+    /// Started by a stage: keeps a container's guards where they are while the host replaces files
+    #[command(hide = true)]
+    Watch(StageArguments),
     /// Hook stage: tells the sidecar that a container is gone
     #[command(hide = true)]
     Poststop(StageArguments),
@@ -110,6 +113,7 @@ pub fn main() -> ExitCode {
         Command::Required(stage) => precreate::required::run(&stage.state),
         Command::CreateRuntime(stage) => create_runtime::run(&stage.state),
         Command::Place(arguments) => place::run(&arguments),
+        Command::Watch(stage) => workspace::watch::run(&stage.state),
         Command::Poststop(stage) => poststop::run(&stage.state),
         Command::Reattach(arguments) => reattach::run(&arguments),
         Command::Refuse(arguments) => Ok(refuse::run(&arguments)),

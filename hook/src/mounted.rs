@@ -53,6 +53,7 @@ pub(crate) struct Mounts(Vec<Mount>);
 
 #[derive(Debug)]
 struct Mount {
+    id: u64,
     device: String,
     root: PathBuf,
     point: PathBuf,
@@ -78,13 +79,27 @@ impl Mounts {
 
     /// The first of `expected` that is not mounted where it is to be, beside what it lies in.
     pub(crate) fn first_unguarded<'a>(&self, expected: &'a [Guarded]) -> Option<&'a Guarded> {
-        let of = |place: &Place, mount: &Mount| mount.device == place.device && mount.root == place.path;
         expected.iter().find(|guarded| {
-            let points = self.0.iter().filter(|mount| of(&guarded.mount, mount));
-            let points: Vec<PathBuf> = points.map(|mount| mount.point.join(&guarded.below)).collect();
-            let is_guard = |mount: &&Mount| of(&guarded.place, mount) && mount.read_only == guarded.read_only;
-            !self.0.iter().filter(is_guard).any(|mount| points.contains(&mount.point))
+            !self.lying_over(guarded).iter().any(|mount| mount.read_only == guarded.read_only)
         })
+    }
+
+    /// The mounts that lie over it, read-only yet or not: the mount's number (statx(2), `stx_mnt_id`), and where.
+    pub(crate) fn guards(&self, guarded: &Guarded) -> Vec<(u64, &Path)> {
+        self.lying_over(guarded).into_iter().map(|mount| (mount.id, mount.point.as_path())).collect()
+    }
+
+    fn lying_over(&self, guarded: &Guarded) -> Vec<&Mount> {
+        let of = |place: &Place, mount: &Mount| mount.device == place.device && mount.root == place.path;
+        let points = self.0.iter().filter(|mount| of(&guarded.mount, mount));
+        let points: Vec<PathBuf> = points.map(|mount| mount.point.join(&guarded.below)).collect();
+        let mut all: Vec<&Mount> = self.0.iter().filter(|mount| of(&guarded.place, mount)).collect();
+        all.retain(|mount| points.contains(&mount.point));
+        all
+    }
+
+    pub(crate) fn has(&self, id: u64) -> bool {
+        self.0.iter().any(|mount| mount.id == id)
     }
 
     pub(crate) fn parse(text: &[u8]) -> io::Result<Self> {
@@ -112,12 +127,14 @@ impl Mounts {
 /// `36 35 98:0 /root /point options [optional fields] - type source options`
 fn mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let device = String::from_utf8(fields.nth(2)?.to_vec()).ok()?;
+    let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
+    let id = number(fields.next()?)?;
+    let device = String::from_utf8(fields.nth(1)?.to_vec()).ok()?;
     let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
     let read_only = fields.next()?.split(|byte| *byte == b',').any(|option| option == b"ro");
     let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
     let overlay = kind == b"overlay" || kind == b"fuse.fuse-overlayfs";
-    Some(Mount { device, root, point, read_only, overlay })
+    Some(Mount { id, device, root, point, read_only, overlay })
 }
 
 /// Blank, tab, line feed and backslash are written as three octal digits.

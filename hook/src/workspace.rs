@@ -13,3 +13,4 @@ mod race;
 mod run;
 pub(crate) mod scan;
 pub(crate) mod settings;
+pub(crate) mod watch;

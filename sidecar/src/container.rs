@@ -13,6 +13,7 @@ use crate::dns::SyntheticNames;
 use crate::operator::meter::{Meter, Moved};
 use crate::operator::{Rates, ended};
 use crate::proxy::{HELD_AT_ONCE, Kept};
+use crate::tls::Leaves;
 
 #[derive(Debug)]
 pub struct Container {
@@ -26,6 +27,8 @@ pub struct Container {
     /// Which synthetic address stands for which name, in this container only.
     pub names: SyntheticNames,
     pub notes: Vec<String>,
+    /// Of the authority that it trusts, if that is not the gateway's.
+    leaves: Option<Arc<Leaves>>,
     pub counters: Counters,
     /// How often rules with a rate were used.
     pub rates: Rates,
@@ -82,6 +85,7 @@ impl Container {
             holdings,
             names,
             notes,
+            leaves: None,
             counters,
             rates,
             held_bodies,
@@ -103,6 +107,16 @@ impl Container {
             self.meter = meter;
         }
         self
+    }
+
+    /// It was started with the certificate of this authority.
+    #[must_use]
+    pub(crate) fn trusting(self, leaves: Arc<Leaves>) -> Self {
+        Self { leaves: Some(leaves), ..self }
+    }
+
+    pub(crate) fn leaves(&self) -> Option<&Arc<Leaves>> {
+        self.leaves.as_ref()
     }
 
     /// What people call it: its name, or the first 12 digits of its id.

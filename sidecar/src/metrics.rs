@@ -80,6 +80,11 @@ impl Metrics {
             ("open_connections", "Connections of containers that are open", open),
             ("questions", "Questions that wait for the operator", status.questions.len() as u64),
             ("decisions", "Decisions of the operator that are in force", status.decisions.len() as u64),
+            (
+                "authority_ends_seconds",
+                "When the certificate authority ends that containers are given, since the epoch",
+                status.authority_ends,
+            ),
             ("problems", "Problems and warnings of the configuration", status.problems.len() as u64),
         ] {
             let gauge = Gauge::<u64, AtomicU64>::default();
@@ -110,6 +115,7 @@ mod tests {
         let status = Status {
             version: "1".to_owned(),
             uptime: 1,
+            authority_ends: 1_900_000_000,
             containers: Vec::new(),
             problems: vec!["a".to_owned()],
             decisions: Vec::new(),
@@ -148,6 +154,7 @@ mod tests {
         let status = Status {
             version: "1".to_owned(),
             uptime: 1,
+            authority_ends: 1_900_000_000,
             containers: Vec::new(),
             problems: Vec::new(),
             decisions: Vec::new(),

@@ -118,6 +118,9 @@ enum Command {
         #[command(flatten)]
         arguments: orders::RevokeArguments,
     },
+    /// Replace what containers are started with
+    #[command(subcommand)]
+    Rotate(RotateCommand),
     /// Say that the state volume holds what is to hold, after it was lost or put back from a backup
     ///
     /// `status` and the log say when that is needed: no container is given anything before. What was decided and is not in
@@ -125,6 +128,14 @@ enum Command {
     AcceptState(Control),
     /// Exit with 0 if the sidecar answers; for HEALTHCHECK
     Health(Control),
+}
+
+#[derive(Debug, Subcommand)]
+enum RotateCommand {
+    /// The certificate authority: containers that run keep trusting the one before, until they end
+    ///
+    /// It is done half a year before it ends, too, without being told.
+    Ca(Control),
 }
 
 #[derive(Debug, clap::Args)]
@@ -250,6 +261,12 @@ pub fn main() -> ExitCode {
         Command::Revoke { control, arguments } => {
             orders::revoke(&arguments, &|request| control.call(request))
         }
+        Command::Rotate(RotateCommand::Ca(control)) => control.call(Request::RotateAuthority).map(|_| {
+            println!(
+                "containers that are started from now on trust a new authority; those that run keep theirs"
+            );
+            ExitCode::SUCCESS
+        }),
         Command::AcceptState(control) => control.call(Request::AcceptState).map(|_| {
             println!("accepted; start the containers again, or the sidecar: it gives back those that it can");
             ExitCode::SUCCESS
@@ -333,7 +350,7 @@ mod tests {
     use super::*;
 
     /// What prints nothing, or what is a file or a form for programs already, or is for a person to follow.
-    const WITHOUT: [&str; 11] = [
+    const WITHOUT: [&str; 12] = [
         "serve",
         "env",
         "quadlet sidecar",
@@ -342,6 +359,7 @@ mod tests {
         "metrics",
         "health",
         "accept-state",
+        "rotate ca",
         "login reseal",
         "login arm",
         "login decline",

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
-use understudy_control::{ControlDirectory, HelloSecret, Listener, Origin};
+use understudy_control::{ControlDirectory, HelloSecret, Listener};
 
 use crate::accounts::{Client, Keeper};
 use crate::attach::descriptors::Sockets;
@@ -46,7 +46,7 @@ use crate::proxy::{Gateway, GatewayParts, Limits, answered};
 use crate::publish::{Leased, Leases};
 use crate::reload::{self, Now, Reloader};
 use crate::tls::roots::read_roots;
-use crate::tls::{Authority, write_roots};
+use crate::tls::{Authorities, write_roots};
 use crate::workers::{Threads, Workers};
 
 const NO_CONTROL_DIRECTORY: &str =
@@ -147,9 +147,8 @@ fn build(
     if let Some(problem) = history.problem() {
         tracing::error!("{problem}");
     }
-    let authority = Authority::load_or_create(&directories.state)?;
-    let certificate = authority.certificate_pem().to_owned();
-    let origin = Origin { authority: authority.tag(), key: live.key().tag() };
+    let authorities = Arc::new(Authorities::open(&directories.state)?);
+    tracing::info!("the certificate authority ends on {}", authorities.current().authority().last_day());
     let roots_file = directories.state.join("upstream-roots.pem");
     let settings = &live.current().settings;
     write_roots(&roots_file, &settings.extra_ca)?;
@@ -165,7 +164,7 @@ fn build(
         (Arc::clone(accounts.arming()), Arc::clone(&accounts), live.vault().clone());
     let decisions = Arc::new(Decisions::load(&directories.state.join("decisions.json"))?);
     let gateway = Gateway::new(GatewayParts {
-        authority,
+        leaves: authorities.current(),
         roots_file,
         vault: live.vault().clone(),
         resolver: resolver.clone(),
@@ -214,8 +213,8 @@ fn build(
         revocations,
         history: Arc::clone(&history),
         own_logins: OwnLogins::new(directories.state.join("own-accounts")),
-        authority: certificate,
-        origin,
+        authorities: Arc::clone(&authorities),
+        key: live.key().tag(),
         range,
         own_cookie,
         secrets: Box::new(move |holders| {
@@ -225,7 +224,11 @@ fn build(
         problems: Box::new(move || {
             let configuration = problems.current();
             let of_files = configuration.problems().into_iter().chain(configuration.warnings());
-            of_files.chain(unwritten.problems()).chain(history.problem()).collect()
+            of_files
+                .chain(unwritten.problems())
+                .chain(history.problem())
+                .chain(authorities.problems())
+                .collect()
         }),
     });
     let hello = hello()?;

@@ -123,6 +123,7 @@ mod tests {
         let status = Status {
             version: "1".to_owned(),
             uptime: 5,
+            authority_ends: 0,
             containers: vec![container],
             problems: vec!["web.toml:3: unknown key".to_owned()],
             decisions: vec![

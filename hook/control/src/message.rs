@@ -74,6 +74,8 @@ pub enum Request {
     Revoke { container: Option<String> },
     /// Answered by `Explained`.
     Explain(Explain),
+    /// Another certificate authority for containers that are started from now on. Answered by `Done`.
+    RotateAuthority,
     /// The operator takes the state that there is for the one that holds. Answered by `Done`.
     AcceptState,
     /// Answered by `Decided`, or by `Answered` if it was for once.

@@ -251,21 +251,23 @@ mod tests {
 
     #[test]
     fn another_version_is_named_before_anything_else_is_read() {
-        let bytes = br#"{"version":2,"hello":5,"request":"something-new"}"#;
-        assert!(matches!(parse(bytes, &hello("a")), Err(AcceptError::Version { found: 2 })));
+        let found = VERSION + 1;
+        let bytes = format!(r#"{{"version":{found},"hello":5,"request":"something-new"}}"#);
+        let error = parse(bytes.as_bytes(), &hello("a")).unwrap_err();
+        assert!(matches!(error, AcceptError::Version { found: told } if told == found), "{error}");
     }
 
     #[test]
     fn unknown_fields_and_requests_are_refused() {
         let h = "a".repeat(64);
         for request in [r#"{"detach":{"id":"x"}}"#, r#""widen""#, r#"{"status":{"extra":1}}"#] {
-            let bytes = format!(r#"{{"version":1,"hello":"{h}","request":{request}}}"#);
+            let bytes = format!(r#"{{"version":{VERSION},"hello":"{h}","request":{request}}}"#);
             assert!(
                 matches!(parse(bytes.as_bytes(), &hello("a")), Err(AcceptError::Garbage(_))),
                 "{request}"
             );
         }
-        let bytes = format!(r#"{{"version":1,"hello":"{h}","request":"status","more":1}}"#);
+        let bytes = format!(r#"{{"version":{VERSION},"hello":"{h}","request":"status","more":1}}"#);
         assert!(matches!(parse(bytes.as_bytes(), &hello("a")), Err(AcceptError::Garbage(_))));
     }
 

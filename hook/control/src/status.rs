@@ -12,6 +12,8 @@ pub struct Status {
     /// Seconds since it started.
     pub uptime: u64,
     pub containers: Vec<ContainerStatus>,
+    /// When the certificate authority ends that containers are given, in seconds since the epoch; another one takes its place ahead.
+    pub authority_ends: u64,
     /// One line each: a policy that did not load, a secret that could not be read.
     pub problems: Vec<String>,
     /// What the operator decided beside policies.

@@ -1,8 +1,8 @@
-//! The one module with `unsafe`: socket options that no safe wrapper offers.
+//! The one module with `unsafe`: system calls that no safe wrapper offers.
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// `SO_NETNS_COOKIE` of socket(7): a number that names the network namespace a socket was made in, never used
@@ -79,9 +79,101 @@ pub fn peer_credentials(socket: impl AsFd) -> io::Result<PeerCredentials> {
     Ok(PeerCredentials { pid: credentials.pid, uid: credentials.uid })
 }
 
+/// What a mount is made to be, mount_setattr(2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MountIs {
+    /// Read-only, without set-user-ID programs and devices.
+    ReadOnly,
+    /// Writable if it was, without those.
+    Writable,
+    /// What is mounted in other copies of it is not mounted in it, and the other way around.
+    Private,
+}
+
+/// `mount` is a descriptor of the mount's root.
+pub fn make_mount(mount: impl AsFd, is: MountIs) -> io::Result<()> {
+    /// `struct mount_attr` of linux/mount.h.
+    #[repr(C)]
+    struct Attributes {
+        set: u64,
+        clear: u64,
+        propagation: u64,
+        user_namespace: u64,
+    }
+    const READ_ONLY: u64 = 1;
+    const NO_SET_USER_ID_NO_DEVICES: u64 = 2 | 4;
+    let (set, propagation) = match is {
+        MountIs::ReadOnly => (READ_ONLY | NO_SET_USER_ID_NO_DEVICES, 0),
+        MountIs::Writable => (NO_SET_USER_ID_NO_DEVICES, 0),
+        MountIs::Private => (0, libc::MS_PRIVATE),
+    };
+    let attributes = Attributes { set, clear: 0, propagation, user_namespace: 0 };
+    // SAFETY: the path is a string that ends with NUL, and the kernel reads as many bytes of `attributes` as it is told.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const attributes,
+            size_of::<Attributes>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Closes what this process inherited: every descriptor from 3 on. To be called before it has opened any of its own, and
+/// while it has one thread: nothing in it then owns one of them.
+pub fn close_inherited() -> io::Result<()> {
+    const FIRST: RawFd = 3;
+    // SAFETY: takes numbers only. Nothing of this process owns a descriptor yet, as is asked of the caller.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether somebody has the regular file open for writing, or mapped so that it can be written: a read lease on it
+/// (fcntl(2), `F_SETLEASE`) is given only if nobody does. It is taken back at once. Whoever opens the file in between is held up for that long, and
+/// this process told by a signal, which it must not mind: see [`mind_no_leases`]. For the file's owner, and those who may take
+/// a lease on any.
+pub fn is_open_for_writing(file: impl AsFd) -> io::Result<bool> {
+    let descriptor = file.as_fd().as_raw_fd();
+    // SAFETY: takes numbers only.
+    if unsafe { libc::fcntl(descriptor, libc::F_SETLEASE, libc::F_RDLCK) } == 0 {
+        // SAFETY: as above.
+        unsafe { libc::fcntl(descriptor, libc::F_SETLEASE, libc::F_UNLCK) };
+        return Ok(false);
+    }
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+        error => Err(error),
+    }
+}
+
+/// The signal that says that a lease is wanted by another does not end this process.
+pub fn mind_no_leases() {
+    // SAFETY: no handler is installed; the signal is left unheard.
+    unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_writes_to_a_file_is_noticed_also_without_a_descriptor() {
+        mind_no_leases();
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("file");
+        std::fs::write(&path, "text").unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        assert!(!is_open_for_writing(&file).unwrap());
+        let writer = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        assert!(is_open_for_writing(&file).unwrap());
+        drop(writer);
+        assert!(!is_open_for_writing(&file).unwrap());
+        let null = std::fs::File::open("/dev/null").unwrap();
+        assert!(is_open_for_writing(&null).is_err());
+    }
 
     #[test]
     fn variables_stay_where_another_thread_could_be_reading_them() {

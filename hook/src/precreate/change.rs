@@ -72,7 +72,11 @@ pub(crate) fn apply(
         guest::file(&guest, profile::FILE, profile::text(&environment.given).as_bytes())?;
         mounts::add(root(&mut document)?, &guest.join(profile::FILE), profile::PATH)?;
     }
-    seccomp::close(member(&mut document, "linux")?)?;
+    let linux = member(&mut document, "linux")?;
+    seccomp::close(linux)?;
+    if !work.guards.all.is_empty() {
+        seccomp::close_user_namespaces(linux);
+    }
     add_placing(&mut document, &homes, &Mode::asked(&record.prepare.annotations)?)?;
     // Podman's runtimes say nothing of a hook's output unless told where to put it (crun(1), ANNOTATIONS).
     let said = refusals::said_by_hooks(installation, &config.id)?;

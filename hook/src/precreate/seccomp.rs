@@ -8,11 +8,13 @@
 //! with it are taken out of a profile that has such rules; a call of theirs (a 32-bit x86 program) is then killed.
 
 mod family;
+mod namespaces;
 
 use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
 
 use family::{Condition, Verdict, verdict};
+pub(crate) use namespaces::close_user_namespaces;
 
 const UNIX: u64 = 1;
 const INET: u64 = 2;

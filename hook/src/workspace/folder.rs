@@ -36,6 +36,13 @@ pub(crate) enum Make {
     File(&'static str),
 }
 
+impl From<OwnedFd> for Folder {
+    /// Of a directory.
+    fn from(directory: OwnedFd) -> Self {
+        Self(directory)
+    }
+}
+
 impl Folder {
     /// Links on the way to `path` are followed, those of what it is not.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
@@ -71,18 +78,24 @@ impl Folder {
 
     /// `largest` in bytes; a larger one is an error.
     pub(crate) fn read_up_to(&self, path: &Path, largest: u64) -> io::Result<Vec<u8>> {
-        let file =
-            self.within(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-        let file: File = file.into();
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other("not a regular file"));
-        }
+        let file = self.file(path)?;
         let mut bytes = Vec::new();
         file.take(largest + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > largest {
             return Err(io::Error::other(format!("larger than {largest} bytes")));
         }
         Ok(bytes)
+    }
+
+    /// A regular file, to be read.
+    pub(crate) fn file(&self, path: &Path) -> io::Result<File> {
+        let file =
+            self.within(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let file: File = file.into();
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        Ok(file)
     }
 
     /// Names in a directory, in order, and whether each is a directory itself; `limit` of them at the most.

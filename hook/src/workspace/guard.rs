@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Mount;
@@ -94,6 +95,9 @@ pub(crate) fn guards(
             None => users.insert(Users::at(homes)),
         };
         let plan = planned(&real, relaxed, users)?;
+        if let Some(path) = plan.read_only.iter().find(|path| has_another_name(&real.join(path))) {
+            return Err(linked(&real.join(path)));
+        }
         note(&mut guards.notes, mount, &plan);
         let pinned = plan.pinned.iter().map(|path| (path, false));
         // Sorted, what contains comes before what is contained.
@@ -157,6 +161,25 @@ fn planned(real: &Path, relaxed: &Relaxed, users: &Users<'_>) -> Result<Plan, Re
         }
     }
     Ok(plan)
+}
+
+/// A hard link: the file could be written by its other name. One that a container made of what a program of the host was
+/// about to put there stays when the container is gone.
+fn has_another_name(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|status| status.is_file() && status.nlink() > 1)
+}
+
+fn linked(path: &Path) -> Refusal {
+    let path = path.display();
+    Refusal::new(
+        format!(
+            "the mounted project cannot be guarded: {path} has another name, by which it could be written"
+        ),
+        format!(
+            "look at it; if all in it is yours, make it a file of its own: cp -p {path} {path}.own && mv {path}.own {path} (or add \
+             --annotation {WORKSPACE}=off)"
+        ),
+    )
 }
 
 /// After the mount that it lies in; what the user mounts deeper comes later, and over it.
@@ -242,6 +265,19 @@ mod tests {
 
     fn guarded(mounts: &[Mount], volumes: &Path) -> Guards {
         guards(mounts, &[PathBuf::from("/own")], volumes, &Relaxed::default(), &[]).unwrap()
+    }
+
+    #[test]
+    fn a_file_that_has_another_name_is_refused() {
+        let project = project();
+        let mounts = [mount(
+            json!({"destination": "/work", "type": "bind", "source": project.path(), "options": ["rbind"]}),
+        )];
+        fs::hard_link(project.path().join(".git/HEAD"), project.path().join("other")).unwrap();
+        guarded(&mounts, Path::new("/nonexistent"));
+        fs::hard_link(project.path().join(".git/config"), project.path().join("another")).unwrap();
+        let refused = guards(&mounts, &[], Path::new("/nonexistent"), &Relaxed::default(), &[]).unwrap_err();
+        assert!(refused.reason.contains(".git/config has another name"), "{refused:?}");
     }
 
     #[test]

@@ -292,7 +292,7 @@ fn packets_that_are_no_questions_are_answered_or_dropped_at_once() {
         (b"{}", "not understood"),
         (&good[..good.len() / 2], "not understood"),
         (text.replace(&secret, &other).as_bytes(), "hello secret"),
-        (text.replace("\"version\":1", "\"version\":9").as_bytes(), "protocol version 9"),
+        (text.replace(&format!("\"version\":{VERSION}"), "\"version\":9").as_bytes(), "protocol version 9"),
         (text.replace("\"status\"", "\"widen\"").as_bytes(), "not understood"),
         (text.replace("\"status\"", r#"{"detach":{"id":"../../etc"}}"#).as_bytes(), "not an id"),
         (&vec![b'['; MAX_PACKET][..], "not understood"),

@@ -9,6 +9,7 @@ mod published;
 mod sidecar;
 mod state;
 mod steps;
+mod upgrade;
 
 use understudy_integration_tests::podman::Outcome;
 use understudy_integration_tests::stand::Stand;

@@ -42,6 +42,7 @@ use crate::operator::decisions::now;
 use crate::operator::meter::Meter;
 use crate::operator::{Decisions, Questions};
 use crate::publish::{Leased, Leases};
+use crate::tls::{Authorities, Leaves};
 
 /// A `Prepare` that is not followed by an `Attach` within this time is forgotten: the start failed in between.
 const PREPARED_FOR: Duration = Duration::from_secs(60);
@@ -85,10 +86,10 @@ pub struct RegistryParts {
     /// Which containers may log in.
     pub arming: Arc<Arming>,
     pub keep_login: KeepLogin,
-    /// PEM of the authority's certificate.
-    pub authority: String,
-    /// What containers that are started now keep.
-    pub origin: Origin,
+    /// What containers trust.
+    pub authorities: Arc<Authorities>,
+    /// Tag of what stand-ins are derived from.
+    pub key: String,
     pub range: SyntheticRange,
     /// `SO_NETNS_COOKIE` of the sidecar's own network namespace.
     pub own_cookie: u64,
@@ -118,7 +119,7 @@ pub struct Registry {
 }
 
 enum Known {
-    Prepared { name: Option<String>, terms: Box<Terms>, since: Instant },
+    Prepared { name: Option<String>, terms: Box<Terms>, leaves: Arc<Leaves>, since: Instant },
     Attached(Attached),
 }
 
@@ -140,21 +141,25 @@ impl Registry {
 
     pub fn prepare(&self, prepare: Prepare) -> Result<Prepared, Refusal> {
         let mut terms = self.terms(&prepare)?;
+        let mut leaves = self.parts.authorities.current();
         if let Some(with) = &prepare.joins {
             // What it publishes leads to that one already.
-            terms.notes.push(self.may_join(&terms.asked, with)?);
+            let (note, trusted) = self.may_join(&terms.asked, with)?;
+            terms.notes.push(note);
+            leaves = trusted;
         } else {
             self.parts.leases.check(&published(&prepare.annotations)?, &prepare.id)?;
         }
         let prepared = Prepared {
             env: terms.env.clone(),
             placement: terms.placement.clone(),
-            authority: self.parts.authority.clone(),
-            origin: self.parts.origin.clone(),
+            authority: leaves.authority().certificate_pem().to_owned(),
+            origin: Origin { authority: leaves.authority().tag(), key: self.parts.key.clone() },
             nameserver: self.parts.range.nameserver().into(),
             notes: terms.notes.clone(),
         };
-        let entry = Known::Prepared { name: prepare.name, terms: Box::new(terms), since: Instant::now() };
+        let entry =
+            Known::Prepared { name: prepare.name, terms: Box::new(terms), leaves, since: Instant::now() };
         let mut known = self.known();
         if known.len() >= MAX_CONTAINERS && !known.contains_key(&prepare.id) {
             return Err(Refusal::new(
@@ -172,9 +177,9 @@ impl Registry {
         let sockets = self.sockets(attach, descriptors)?;
         let mut known = self.known();
         self.not_revoked(&attach.id)?;
-        let (name, terms) = Self::take_prepared(&mut known, &attach.id)?;
+        let (name, terms, leaves) = Self::take_prepared(&mut known, &attach.id)?;
         shared::end(&mut known, &attach.id);
-        let attached = self.run(attach.id.clone(), name, terms, sockets)?;
+        let attached = self.run(attach.id.clone(), name, terms, leaves, sockets)?;
         known.insert(attach.id.clone(), Known::Attached(attached));
         Ok(())
     }
@@ -182,10 +187,10 @@ impl Registry {
     fn take_prepared(
         known: &mut HashMap<ContainerId, Known>,
         id: &ContainerId,
-    ) -> Result<(Option<String>, Terms), Refusal> {
+    ) -> Result<(Option<String>, Terms, Arc<Leaves>), Refusal> {
         match known.remove(id) {
-            Some(Known::Prepared { name, terms, since }) if since.elapsed() < PREPARED_FOR => {
-                Ok((name, *terms))
+            Some(Known::Prepared { name, terms, leaves, since }) if since.elapsed() < PREPARED_FOR => {
+                Ok((name, *terms, leaves))
             }
             Some(attached @ Known::Attached(_)) => {
                 known.insert(id.clone(), attached);
@@ -208,7 +213,7 @@ impl Registry {
             return Err(Refusal::new("two different containers in one request", "update understudy-hook"));
         }
         let sockets = self.sockets(&attach, descriptors)?;
-        self.is_ours(&prepare)?;
+        let leaves = self.trusted_by(&prepare)?;
         let terms = self.terms(&prepare)?;
         let mut known = self.known();
         self.not_revoked(&prepare.id)?;
@@ -216,7 +221,7 @@ impl Registry {
             release(&known, old);
         }
         shared::end(&mut known, &prepare.id);
-        let attached = self.run(prepare.id.clone(), prepare.name, terms, sockets)?;
+        let attached = self.run(prepare.id.clone(), prepare.name, terms, leaves, sockets)?;
         known.insert(prepare.id, Known::Attached(attached));
         Ok(())
     }
@@ -315,9 +320,22 @@ impl Registry {
         }
     }
 
+    /// Deletes what nobody trusts any more, and replaces ahead what ends.
+    fn tend_authorities(&self) {
+        let known = self.known();
+        let trusted = known.values().filter_map(|entry| match entry {
+            Known::Prepared { leaves, .. } => Some(leaves.authority().tag()),
+            Known::Attached(attached) => Some(attached.container.leaves()?.authority().tag()),
+        });
+        let trusted = trusted.collect();
+        drop(known);
+        self.parts.authorities.tend(&trusted);
+    }
+
     /// Forgets what was prepared and never attached, and decisions whose time is over.
     pub fn expire(&self) {
         self.parts.arming.expire();
+        self.tend_authorities();
         if self.parts.decisions.expire(now()) {
             self.reconsider();
         }
@@ -347,14 +365,29 @@ impl Registry {
         self.parts.history.accept()
     }
 
+    /// Containers that run go on trusting the one that they were started with.
+    pub fn rotate_authority(&self) -> Result<(), Refusal> {
+        self.parts.authorities.rotate().map_err(|error| {
+            Refusal::new(
+                error.to_string(),
+                "make the state volume writable, then try again; nothing was changed",
+            )
+        })
+    }
+
     /// Of a container that runs: it keeps what it trusts and what it holds, so it must be of this installation.
-    fn is_ours(&self, prepare: &Prepare) -> Result<(), Refusal> {
+    fn trusted_by(&self, prepare: &Prepare) -> Result<Arc<Leaves>, Refusal> {
+        let known = |origin: &Origin| {
+            let of_key = origin.key == self.parts.key;
+            of_key.then(|| self.parts.authorities.of(&origin.authority)).flatten()
+        };
         match &prepare.origin {
-            Some(origin) if *origin == self.parts.origin => Ok(()),
-            Some(_) => Err(Refusal::new(
-                "it was started with another authority or other stand-ins than this sidecar has",
-                "start it again",
-            )),
+            Some(origin) => known(origin).ok_or_else(|| {
+                Refusal::new(
+                    "it was started with another authority or other stand-ins than this sidecar has",
+                    "start it again",
+                )
+            }),
             None => {
                 Err(Refusal::new("nobody knows what it was started with, by an older hook", "start it again"))
             }
@@ -396,6 +429,7 @@ impl Registry {
         id: ContainerId,
         name: Option<String>,
         terms: Terms,
+        leaves: Arc<Leaves>,
         sockets: Sockets,
     ) -> Result<Attached, Refusal> {
         let names = SyntheticNames::new(self.parts.range);
@@ -404,7 +438,7 @@ impl Registry {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let before = used.get(&id).cloned();
         let container = Container::new(id, name.clone(), terms.harness, rights, names, terms.notes);
-        let container = Arc::new(container.again(before));
+        let container = Arc::new(container.again(before).trusting(leaves));
         used.put(container.id.clone(), Arc::clone(&container.meter));
         drop(used);
         self.serve(&container, &terms.asked, sockets).inspect_err(|_| container.revoke())?;

@@ -88,6 +88,7 @@ fn handle(registry: &Registry, request: Request, descriptors: Vec<OwnedFd>) -> R
         Request::AnswerLogin { container, keep: None } => {
             registry.forget_login(&container).map(|()| Reply::Done)
         }
+        Request::RotateAuthority => registry.rotate_authority().map(|()| Reply::Done),
         Request::AcceptState => registry.accept_state().map(|()| Reply::Done),
         Request::Withdraw { number } => registry.withdraw(number).map(Reply::Decided),
         Request::WithdrawGone => registry.withdraw_gone().map(Reply::Withdrawn),

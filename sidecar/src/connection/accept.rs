@@ -274,7 +274,7 @@ async fn establish(
             }
             Err(fault) => {
                 let host = match &origin {
-                    Origin::Name(host) => Some((host, gateway.leaves())),
+                    Origin::Name(host) => Some((host, gateway.leaves(container))),
                     _ => None,
                 };
                 refusal::tell(stream, first.freeze(), &fault, host).await;
@@ -410,8 +410,10 @@ async fn secure(
     let Some(name) = &downstream.identity.name else {
         return Err(Fault::new(Reason::Internal, "TLS without a name"));
     };
-    let config =
-        gateway.leaves().config(name).map_err(|error| Fault::new(Reason::Internal, &error.to_string()))?;
+    let config = gateway
+        .leaves(&downstream.container)
+        .config(name)
+        .map_err(|error| Fault::new(Reason::Internal, &error.to_string()))?;
     let handshake = TlsAcceptor::from(config).accept(stream);
     let stream = match timeout(gateway.limits().handshake, handshake).await {
         Ok(Ok(stream)) => stream,

@@ -87,7 +87,7 @@ impl Postgres {
         line.entry(|entry| {
             (entry.protocol, entry.host, entry.port) = ("postgres", Some(host.to_string()), Some(port));
         });
-        let leaves = gateway.leaves();
+        let leaves = gateway.leaves(container);
         let opened = timeout(gateway.limits().handshake, async {
             let visitor =
                 if direct { Visitor::direct(stream, &host, leaves).await? } else { Visitor::new(stream) };

@@ -17,17 +17,19 @@ use super::{Downstream, h2_limits};
 use crate::accounts::Keeper;
 use crate::audit::Audit;
 use crate::connection::OriginalDestination;
+use crate::container::Container;
 use crate::credentials::Vault;
 use crate::current::Current;
 use crate::dns::Resolver;
 use crate::operator::Questions;
 use crate::tls::roots::read_roots;
-use crate::tls::{Authority, Leaves, RootsError};
+use crate::tls::{Leaves, RootsError};
 use crate::workers::Workers;
 
 /// What a gateway is made of.
 pub struct GatewayParts {
-    pub authority: Authority,
+    /// Of the authority that containers trust of which nothing else is said.
+    pub leaves: Arc<Leaves>,
     /// PEM; exactly the authorities that upstreams are held to. Written by [`crate::tls::write_roots`].
     pub roots_file: PathBuf,
     pub vault: Current<Vault>,
@@ -89,7 +91,7 @@ pub enum GatewayError {
 }
 
 pub struct Gateway {
-    leaves: Leaves,
+    leaves: Arc<Leaves>,
     audit: Audit,
     original_destination: Arc<dyn OriginalDestination>,
     limits: Limits,
@@ -133,7 +135,7 @@ impl Gateway {
         proxy.h2_options = Some(h2_limits::options());
         proxy.handle_init_modules();
         Ok(Arc::new(Self {
-            leaves: Leaves::new(parts.authority),
+            leaves: parts.leaves,
             audit: parts.audit,
             original_destination: parts.original_destination,
             limits: parts.limits,
@@ -151,8 +153,9 @@ impl Gateway {
         self.accounts.as_ref().is_some_and(|keeper| keeper.arming().concerns(container))
     }
 
-    pub fn leaves(&self) -> &Leaves {
-        &self.leaves
+    /// Of the authority that this container trusts.
+    pub fn leaves<'s>(&'s self, container: &'s Container) -> &'s Leaves {
+        container.leaves().unwrap_or(&self.leaves)
     }
 
     pub fn audit(&self) -> &Audit {

@@ -10,6 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, DnValue, IsCa, Issuer, 
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use x509_parser::parse_x509_certificate;
+use x509_parser::time::ASN1Time;
 
 use super::replace;
 
@@ -24,6 +25,7 @@ const CERTIFICATE_FILE: &str = "authority.crt";
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate_pem: String,
+    ends: SystemTime,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +55,51 @@ impl Authority {
         };
         authority.publish(&directory.join(CERTIFICATE_FILE))?;
         Ok(authority)
+    }
+
+    /// One in a file of its own. None if it has ended.
+    pub(super) fn former(path: &Path) -> Result<Option<Self>, AuthorityError> {
+        let text =
+            fs::read_to_string(path).map_err(|error| AuthorityError::Io { path: path.to_owned(), error })?;
+        let authority = parse(path, &text)?;
+        Ok((authority.ends > SystemTime::now()).then_some(authority))
+    }
+
+    /// Another one in the place of the one in `directory`.
+    pub(super) fn replace(directory: &Path, now: SystemTime) -> Result<Self, AuthorityError> {
+        let (path, authority) = (directory.join(KEY_FILE), make(now)?);
+        authority.keep(&path)?;
+        authority.publish(&directory.join(CERTIFICATE_FILE))?;
+        Ok(authority)
+    }
+
+    /// Whole or not at all.
+    pub(crate) fn keep(&self, path: &Path) -> Result<(), AuthorityError> {
+        replace::replace(path, 0o600, self.text().as_bytes())
+            .map_err(|error| AuthorityError::Io { path: path.to_owned(), error })
+    }
+
+    fn text(&self) -> String {
+        format!("{}{}", self.issuer.key().serialize_pem(), self.certificate_pem)
+    }
+
+    /// When its certificate ends, and all leaves with it.
+    pub fn ends(&self) -> SystemTime {
+        self.ends
+    }
+
+    /// As `2036-11-28`.
+    pub fn last_day(&self) -> String {
+        let ends = i64::try_from(self.ends_at()).unwrap_or(i64::MAX);
+        match ASN1Time::from_timestamp(ends).map(|time| time.to_datetime()) {
+            Ok(day) => format!("{:04}-{:02}-{:02}", day.year(), u8::from(day.month()), day.day()),
+            Err(_) => "a day that no certificate can have".to_owned(),
+        }
+    }
+
+    /// In seconds since the epoch.
+    pub fn ends_at(&self) -> u64 {
+        self.ends.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
     }
 
     /// What containers are made to trust.
@@ -93,16 +140,9 @@ fn create(directory: &Path, path: &Path) -> Result<Authority, AuthorityError> {
         fs::create_dir_all(directory).map_err(io(directory))?;
         fs::set_permissions(directory, Permissions::from_mode(0o700)).map_err(io(directory))?;
     }
-    let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
-    let now = SystemTime::now();
-    let mut parameters = parameters(&format!("Understudy {}", tag(&key)));
-    parameters.not_before = (now - DAY).into();
-    parameters.not_after = (now + LIFETIME).into();
-    let certificate_pem = parameters.self_signed(&key)?.pem();
-
-    let text = format!("{}{certificate_pem}", key.serialize_pem());
-    match replace::create(path, 0o600, text.as_bytes()) {
-        Ok(()) => Ok(Authority { issuer: Issuer::new(parameters, key), certificate_pem }),
+    let made = make(SystemTime::now())?;
+    match replace::create(path, 0o600, made.text().as_bytes()) {
+        Ok(()) => Ok(made),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             load(path, &fs::read_to_string(path).map_err(io(path))?)
         }
@@ -110,7 +150,27 @@ fn create(directory: &Path, path: &Path) -> Result<Authority, AuthorityError> {
     }
 }
 
+fn make(now: SystemTime) -> Result<Authority, AuthorityError> {
+    let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+    let mut parameters = parameters(&format!("Understudy {}", tag(&key)));
+    let ends = now + LIFETIME;
+    parameters.not_before = (now - DAY).into();
+    parameters.not_after = ends.into();
+    let certificate_pem = parameters.self_signed(&key)?.pem();
+    Ok(Authority { issuer: Issuer::new(parameters, key), certificate_pem, ends })
+}
+
+/// The one that is in force must not have ended.
 fn load(path: &Path, text: &str) -> Result<Authority, AuthorityError> {
+    let authority = parse(path, text)?;
+    if authority.ends <= SystemTime::now() {
+        let fault = format!("its certificate ended on {}", authority.last_day());
+        return Err(AuthorityError::Unusable { path: path.to_owned(), fault });
+    }
+    Ok(authority)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Authority, AuthorityError> {
     let unusable = |fault: String| AuthorityError::Unusable { path: path.to_owned(), fault };
     let mode = fs::metadata(path).map_err(|error| AuthorityError::Io { path: path.to_owned(), error })?;
     let mode = mode.permissions().mode() & 0o777;
@@ -125,20 +185,15 @@ fn load(path: &Path, text: &str) -> Result<Authority, AuthorityError> {
     if certificate.public_key().subject_public_key.data.as_ref() != key.public_key_raw() {
         return Err(unusable("its certificate is not for its key".to_owned()));
     }
-    if !certificate.validity().is_valid() {
-        return Err(unusable(format!("its certificate is valid {} only", validity(&certificate))));
-    }
+    let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or_default();
+    let ends = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
     let name = certificate.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
     let name = name.ok_or_else(|| unusable("its certificate has no common name".to_owned()))?;
     // The issuer in a leaf must be, byte for byte, the subject here: both are made by `parameters`.
     let parameters = parameters(name);
     let start = text.find("-----BEGIN CERTIFICATE-----").unwrap_or_default();
     let certificate_pem = text.get(start..).unwrap_or_default().to_owned();
-    Ok(Authority { issuer: Issuer::new(parameters, key), certificate_pem })
-}
-
-fn validity(certificate: &x509_parser::certificate::X509Certificate<'_>) -> String {
-    format!("from {} to {}", certificate.validity().not_before, certificate.validity().not_after)
+    Ok(Authority { issuer: Issuer::new(parameters, key), certificate_pem, ends })
 }
 
 fn parameters(name: &str) -> CertificateParams {

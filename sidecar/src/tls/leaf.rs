@@ -80,7 +80,8 @@ impl Leaves {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest(&SHA256, &leaf).as_ref());
         let config = Arc::new(serve((leaf, key))?);
-        let cached = Cached { config, hash, stale: now + LIFETIME - MARGIN };
+        let stale = (now + LIFETIME).min(self.authority.ends()) - MARGIN;
+        let cached = Cached { config, hash, stale };
         self.lock().put(name.clone(), cached.clone());
         Ok(cached)
     }
@@ -106,7 +107,7 @@ fn mint(
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     parameters.use_authority_key_identifier_extension = true;
     parameters.not_before = (now - DAY).into();
-    parameters.not_after = (now + LIFETIME).into();
+    parameters.not_after = (now + LIFETIME).min(authority.ends()).into();
     let certificate = parameters.signed_by(&key, authority.issuer())?;
     Ok((certificate.der().clone(), key))
 }

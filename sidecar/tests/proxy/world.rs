@@ -24,7 +24,7 @@ use understudy::operator::questions::QuestionLimits;
 use understudy::proxy::{Gateway, GatewayParts, Limits};
 use understudy::publish::Ports;
 use understudy::tls::roots::read_roots;
-use understudy::tls::{Authority, write_roots};
+use understudy::tls::{Authority, Leaves, write_roots};
 use understudy::workers::Workers;
 use understudy_harnesses::Harnesses;
 use understudy_policies::{HostName, Policy, PolicySet};
@@ -241,7 +241,7 @@ impl World {
         }
         let questions = Questions::new(options.questions, None, Arc::default());
         let gateway = Gateway::new(GatewayParts {
-            authority,
+            leaves: Arc::new(Leaves::new(authority)),
             roots_file,
             vault: vault.clone(),
             resolver,

@@ -9,6 +9,7 @@ use understudy_control::{ContainerId, ManagedFile, Prepare, Refusal};
 use super::{Attached, Known, Registry};
 use crate::container::Container;
 use crate::credentials::{Asked, Rights};
+use crate::tls::Leaves;
 
 const REMEDY: &str =
     "give all containers of the pod the same understudy.* annotations, or start this one outside of it";
@@ -103,18 +104,28 @@ fn written(file: &ManagedFile) -> (&str, &str) {
 }
 
 impl Registry {
-    /// Whether one that asked so may be with `with`; a note for it.
-    pub(super) fn may_join(&self, asked: &Asked, with: &ContainerId) -> Result<String, Refusal> {
+    /// Whether one that asked so may be with `with`; a note for it, and what it is to trust.
+    pub(super) fn may_join(
+        &self,
+        asked: &Asked,
+        with: &ContainerId,
+    ) -> Result<(String, Arc<Leaves>), Refusal> {
         let known = self.known();
         let first = self.joined(&known, with)?;
         let asked = Asked { own: first.asked.own.clone(), ..asked.clone() };
-        self.differs(&first.asked, &asked).map_or_else(
-            || {
-                let whose = first.container.label();
-                Ok(format!("it shares its network with {whose}: what either may do, both may, and the audit trail names {whose}"))
-            },
-            Err,
-        )
+        if let Some(refusal) = self.differs(&first.asked, &asked) {
+            return Err(refusal);
+        }
+        let whose = first.container.label();
+        let note = format!(
+            "it shares its network with {whose}: what either may do, both may, and the audit trail names {whose}"
+        );
+        Ok((note, self.trusted_with(first)))
+    }
+
+    /// Whoever connects cannot be told from the first, and is answered alike.
+    fn trusted_with(&self, first: &Attached) -> Arc<Leaves> {
+        first.container.leaves().cloned().unwrap_or_else(|| self.parts.authorities.current())
     }
 
     /// A prepared container is one with `with`, whose sockets are its own.
@@ -123,7 +134,7 @@ impl Registry {
         self.not_revoked(id)?;
         let first = self.joined(&known, with)?;
         let (container, asked) = (Arc::clone(&first.container), first.asked.clone());
-        let (name, mut terms) = Self::take_prepared(&mut known, id)?;
+        let (name, mut terms, _) = Self::take_prepared(&mut known, id)?;
         // What either may do, both may.
         terms.asked.own.extend(asked.own.iter().cloned());
         // Known by now: it is refused where it was prepared as the first, too.
@@ -159,7 +170,19 @@ impl Registry {
             return Err(Refusal::new("no container is named that it joins", "update understudy-hook"));
         };
         let id = prepare.id.clone();
-        self.is_ours(&prepare)
+        let trusts_the_same = |trusted: &Arc<Leaves>| {
+            let known = self.known();
+            let first = self.joined(&known, &with)?;
+            match Arc::ptr_eq(trusted, &self.trusted_with(first)) {
+                true => Ok(()),
+                false => Err(Refusal::new(
+                    "it trusts another authority than the container with which it shares its network",
+                    "start all of them again",
+                )),
+            }
+        };
+        self.trusted_by(&prepare)
+            .and_then(|trusted| trusts_the_same(&trusted))
             .and_then(|()| self.prepare(prepare))
             .and_then(|_| self.join(&id, &with))
             .inspect_err(|_| {

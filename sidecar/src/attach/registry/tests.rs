@@ -4,6 +4,7 @@ mod state;
 mod watching;
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,6 +25,7 @@ use crate::credentials::Grants;
 use crate::current::Current;
 use crate::operator::Mode;
 use crate::operator::questions::QuestionLimits;
+use crate::tls::Authority;
 
 /// A harness for which the operator revokes the container while its terms are decided.
 const REVOKED_MEANWHILE: &str = "revoked-meanwhile";
@@ -47,6 +49,9 @@ fn stand() -> Stand {
 }
 
 fn stand_in(state: tempfile::TempDir, control: tempfile::TempDir) -> Stand {
+    if !state.path().join("authority.pem").exists() {
+        AUTHORITY.keep(&state.path().join("authority.pem")).unwrap();
+    }
     let started = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&started);
     let leased: Arc<Mutex<AllLeased>> = Arc::default();
@@ -111,8 +116,8 @@ fn stand_in(state: tempfile::TempDir, control: tempfile::TempDir) -> Stand {
             name @ "taken" => Err(KeepError::Stored(name.to_owned())),
             _ => Ok(vec![("mine".to_owned(), true), ("not-mine".to_owned(), false)]),
         }),
-        authority: "PEM".to_owned(),
-        origin: origin(),
+        authorities: Arc::new(Authorities::open(state.path()).unwrap()),
+        key: "k".to_owned(),
         range: SyntheticRange::default(),
         own_cookie: 0,
         problems: Box::new(Vec::new),
@@ -151,9 +156,13 @@ fn held(name: &str, holders: &[String]) -> SecretStatus {
     }
 }
 
+/// Every stand's first, so that what a container was started with can be said without one.
+static AUTHORITY: LazyLock<Authority> =
+    LazyLock::new(|| Authority::load_or_create(tempfile::tempdir().unwrap().path()).unwrap());
+
 /// As it comes back with a re-attach.
 fn origin() -> Origin {
-    Origin { authority: "a".to_owned(), key: "k".to_owned() }
+    Origin { authority: AUTHORITY.tag(), key: "k".to_owned() }
 }
 
 fn prepare(id: &str, name: &str) -> Prepare {
@@ -187,7 +196,7 @@ fn a_container_is_prepared_attached_and_detached() {
     let prepared = stand.registry.prepare(prepare("a", "agent")).unwrap();
     assert_eq!(
         (prepared.authority.as_str(), prepared.nameserver.to_string()),
-        ("PEM", "28.0.0.1".to_owned())
+        (AUTHORITY.certificate_pem(), "28.0.0.1".to_owned())
     );
     assert_eq!(states(&stand.registry), [("agent".to_owned(), "prepared".to_owned())]);
     attach(&stand.registry, "a").unwrap();

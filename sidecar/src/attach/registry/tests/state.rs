@@ -23,7 +23,8 @@ fn a_container_of_another_installation_is_not_given_back() {
         let origin = Some(Origin { authority: authority.to_owned(), key: key.to_owned() });
         Prepare { origin, ..prepare("a", "agent") }
     };
-    for unknown in [other("b", "k"), other("a", "l"), Prepare { origin: None, ..prepare("a", "agent") }] {
+    let ours = AUTHORITY.tag();
+    for unknown in [other("b", "k"), other(&ours, "l"), Prepare { origin: None, ..prepare("a", "agent") }] {
         let refusal = stand.reattach(unknown.clone()).unwrap_err();
         assert_eq!(refusal.remedy, "start it again", "{refusal}");
         assert_eq!(stand.started.load(Relaxed), 0);
@@ -36,7 +37,7 @@ fn a_container_of_another_installation_is_not_given_back() {
         stand.registry.detach(&"b".repeat(64).parse().unwrap());
         stand.started.store(0, Relaxed);
     }
-    stand.reattach(other("a", "k")).unwrap();
+    stand.reattach(other(&ours, "k")).unwrap();
     // At its start it gets what there is now.
     stand.registry.prepare(other("b", "l")).unwrap();
 }
@@ -108,4 +109,53 @@ fn all_that_the_operator_takes_away_is_noted() {
     let refusal = stand.registry.revoke_all().unwrap_err();
     assert!(refusal.reason.contains("the connections were ended"), "{refusal}");
     assert!(stand.state.path().join("revoked").join("a".repeat(64)).exists());
+}
+
+#[test]
+fn each_container_is_answered_by_the_authority_that_it_was_started_with() {
+    let trusted = |stand: &Stand, id: &str| {
+        let id: ContainerId = id.repeat(64).parse().unwrap();
+        let known = stand.registry.known();
+        known[&id].container().unwrap().leaves().unwrap().authority().tag()
+    };
+    let stand = stand();
+    let started = |id: &str, joins: Option<&str>| {
+        let joins = joins.map(|id| id.repeat(64).parse().unwrap());
+        stand.registry.prepare(Prepare { joins, ..prepare(id, id) }).unwrap()
+    };
+    let old = started("a", None);
+    attach(&stand.registry, "a").unwrap();
+    // In the middle of its start.
+    let between = started("b", None);
+    stand.registry.rotate_authority().unwrap();
+    attach(&stand.registry, "b").unwrap();
+    let new = started("c", None);
+    attach(&stand.registry, "c").unwrap();
+    assert_eq!((&old.origin, &old.authority), (&between.origin, &between.authority));
+    assert_ne!(old.authority, new.authority);
+    // Of a pod, all trust what the first does.
+    let joined = started("d", Some("a"));
+    assert_eq!((&joined.origin, &joined.authority), (&old.origin, &old.authority));
+    assert_eq!(
+        ["a", "b", "c"].map(|id| trusted(&stand, id)),
+        [&old, &old, &new].map(|p| p.origin.authority.clone())
+    );
+    // For the next sidecar, too.
+    let (state, control) = (stand.state, stand.control);
+    drop(stand.registry);
+    let next = stand_in(state, control);
+    for (id, origin) in [("a", &old.origin), ("c", &new.origin)] {
+        let (attach, descriptors) = sockets(id);
+        let prepare = Prepare { origin: Some(origin.clone()), ..prepare(id, id) };
+        next.registry.reattach(Reattach { prepare, attach }, descriptors).unwrap();
+        assert_eq!(trusted(&next, id), origin.authority);
+    }
+    // And a member of a pod that trusts another one than the first is not answered by it.
+    let joins = Some("a".repeat(64).parse().unwrap());
+    let member =
+        |origin: &Origin| Prepare { origin: Some(origin.clone()), joins: joins.clone(), ..prepare("d", "d") };
+    next.registry.rejoin(member(&old.origin)).unwrap();
+    next.registry.detach(&"d".repeat(64).parse().unwrap());
+    let refusal = next.registry.rejoin(member(&new.origin)).unwrap_err();
+    assert!(refusal.reason.contains("another authority"), "{refusal}");
 }

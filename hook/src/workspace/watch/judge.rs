@@ -1,0 +1,248 @@
+//! What is to be thought of a file that was replaced, from what was told of it and how it was found once it was guarded
+//! again.
+
+use std::time::Duration;
+
+use understudy_control::Refusal;
+
+/// A file that was made in its place may be written that long.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Told of a name in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Happened {
+    MovedIn,
+    Made,
+    Gone,
+    Written,
+    /// More happened than could be told.
+    Unseen,
+}
+
+/// What happened at a name since it was last guarded.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Since {
+    moved_in: u32,
+    made: bool,
+    /// After it had arrived.
+    written: bool,
+    /// After it had arrived.
+    removed: bool,
+    unseen: bool,
+}
+
+impl Since {
+    pub(super) fn happened(&mut self, what: Happened) {
+        match what {
+            Happened::MovedIn => self.moved_in = self.moved_in.saturating_add(1),
+            Happened::Made => self.made = true,
+            Happened::Unseen => self.unseen = true,
+            Happened::Gone => self.removed |= self.arrived(),
+            Happened::Written => self.written |= self.arrived(),
+        }
+    }
+
+    pub(super) fn arrived(&self) -> bool {
+        self.moved_in > 0 || self.made || self.unseen
+    }
+
+    /// It arrived, was taken away again, and is not there now: nobody but the container moves in what it takes away at once.
+    pub(super) fn was_taken_away(&self) -> bool {
+        self.removed && self.moved_in > 0
+    }
+}
+
+/// As it lies there, guarded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Found {
+    File(File),
+    Directory {
+        empty: bool,
+        /// What is in it is run because of its name.
+        hooks: bool,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct File {
+    /// Names that it has.
+    pub(super) links: u64,
+    /// Somebody has it open for writing.
+    pub(super) open: bool,
+    /// Settings by which git runs a program and that were not there before.
+    pub(super) commands: Vec<String>,
+    /// It makes git look elsewhere than before.
+    pub(super) leads_elsewhere: bool,
+    /// One that git writes more than once in one command.
+    pub(super) git_configuration: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Stands,
+    /// It is being written, maybe by a program of the host.
+    Wait,
+    Tampered(Reason),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Reason {
+    /// A link, a FIFO, or a directory in the place of a file.
+    #[error("it became something else than it was")]
+    Kind,
+    #[error("it was written to at the same moment")]
+    Written,
+    #[error("it was replaced once more, or taken away, at the same moment")]
+    Again,
+    #[error("somebody still has it open for writing")]
+    Open,
+    #[error("it has another name by which it can be written")]
+    Linked,
+    #[error(
+        "it has new settings that make git run something ({0}), and the container could have written them"
+    )]
+    Commands(String),
+    #[error("it leads git elsewhere than before")]
+    Elsewhere,
+    #[error("what is in the new one may be the container's")]
+    Content,
+    #[error("so much happened that it could not be followed")]
+    Unseen,
+}
+
+/// `waited` is since when it is waited for.
+pub(super) fn judged(since: &Since, found: &Found, waited: Duration) -> Verdict {
+    if since.unseen {
+        return Verdict::Tampered(Reason::Unseen);
+    }
+    let moved = since.moved_in > 0;
+    let reason = match found {
+        Found::Directory { empty, hooks } => ((moved || *hooks) && !empty).then_some(Reason::Content),
+        Found::File(file) => {
+            // Two renames of git's configuration are git's as a rule, and settings tell; of other files they are not.
+            let again =
+                since.removed || (since.moved_in + u32::from(since.made) > 1 && !file.git_configuration);
+            // What is moved in is complete. What is made in its place has yet to be written.
+            let written = moved && since.written;
+            if again {
+                Some(Reason::Again)
+            } else if written {
+                Some(Reason::Written)
+            } else if file.links > 1 {
+                Some(Reason::Linked)
+            } else if file.open && (moved || waited > PATIENCE) {
+                Some(Reason::Open)
+            } else if file.open {
+                return Verdict::Wait;
+            } else if !file.commands.is_empty() {
+                Some(Reason::Commands(file.commands.join(", ")))
+            } else {
+                file.leads_elsewhere.then_some(Reason::Elsewhere)
+            }
+        }
+    };
+    reason.map_or(Verdict::Stands, Verdict::Tampered)
+}
+
+/// Why a container is ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tampered {
+    /// In the file system of the host's.
+    pub(super) path: String,
+    pub(super) reason: Reason,
+}
+
+impl Tampered {
+    pub(super) fn told(&self) -> Refusal {
+        let Self { path, reason } = self;
+        Refusal::new(
+            format!(
+                "the container was ended: {path} was replaced on the host while the container ran, and {reason}"
+            ),
+            format!(
+                "look at {path} before you use git or open the project (understudy-hook scan shows what programs of the host \
+                 would run); if all in it is yours, start the container again"
+            ),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::ZERO;
+
+    fn since(all: &[Happened]) -> Since {
+        let mut since = Since::default();
+        all.iter().for_each(|what| since.happened(*what));
+        since
+    }
+
+    fn plain() -> File {
+        File { links: 1, open: false, commands: Vec::new(), leads_elsewhere: false, git_configuration: true }
+    }
+
+    fn reason(all: &[Happened], file: File) -> Option<Reason> {
+        match judged(&since(all), &Found::File(file), NOW) {
+            Verdict::Tampered(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn what_git_and_editors_do_stands() {
+        use Happened::{Gone, Made, MovedIn, Written};
+        for all in [
+            &[MovedIn][..],
+            &[MovedIn, MovedIn, MovedIn],
+            &[Written, MovedIn],
+            &[Gone, Made, Written, Written],
+            &[Made],
+        ] {
+            assert_eq!(judged(&since(all), &Found::File(plain()), NOW), Verdict::Stands, "{all:?}");
+        }
+        let editor = File { git_configuration: false, ..plain() };
+        assert_eq!(reason(&[Gone, MovedIn], editor), None);
+    }
+
+    #[test]
+    fn what_only_a_racing_container_does_is_told() {
+        use Happened::{Gone, Made, MovedIn, Unseen, Written};
+        assert_eq!(reason(&[MovedIn, Written], plain()), Some(Reason::Written));
+        assert_eq!(reason(&[MovedIn, Gone, Made], plain()), Some(Reason::Again));
+        let other = || File { git_configuration: false, ..plain() };
+        assert_eq!(reason(&[MovedIn, MovedIn], other()), Some(Reason::Again));
+        assert_eq!(reason(&[Gone, Made, MovedIn], other()), Some(Reason::Again));
+        assert_eq!(reason(&[MovedIn], File { open: true, ..plain() }), Some(Reason::Open));
+        assert_eq!(reason(&[MovedIn], File { links: 2, ..plain() }), Some(Reason::Linked));
+        assert_eq!(reason(&[Made], File { links: 2, ..plain() }), Some(Reason::Linked));
+        let commands = File { commands: vec!["core.fsmonitor".into()], ..plain() };
+        assert_eq!(reason(&[MovedIn], commands), Some(Reason::Commands("core.fsmonitor".into())));
+        assert_eq!(reason(&[Made], File { leads_elsewhere: true, ..plain() }), Some(Reason::Elsewhere));
+        assert_eq!(reason(&[Unseen], plain()), Some(Reason::Unseen));
+        assert!(since(&[MovedIn, Gone]).was_taken_away() && !since(&[Gone]).was_taken_away());
+    }
+
+    #[test]
+    fn one_that_is_made_in_its_place_may_be_written_for_a_while() {
+        let open = Found::File(File { open: true, ..plain() });
+        let made = since(&[Happened::Gone, Happened::Made, Happened::Written]);
+        assert_eq!(judged(&made, &open, NOW), Verdict::Wait);
+        assert_eq!(judged(&made, &open, PATIENCE * 2), Verdict::Tampered(Reason::Open));
+    }
+
+    #[test]
+    fn a_directory_is_vouched_for_only_if_it_is_empty() {
+        let found = |empty, hooks| Found::Directory { empty, hooks };
+        let (moved, made) = (since(&[Happened::MovedIn]), since(&[Happened::Made]));
+        let content = Verdict::Tampered(Reason::Content);
+        assert_eq!(judged(&moved, &found(false, false), NOW), content);
+        assert_eq!(judged(&made, &found(false, true), NOW), content);
+        for (since, found) in
+            [(&moved, found(true, true)), (&made, found(true, true)), (&made, found(false, false))]
+        {
+            assert_eq!(judged(since, &found, NOW), Verdict::Stands);
+        }
+    }
+}
