@@ -21,6 +21,7 @@ use crate::network::netns::{Forbidden, Netns};
 use crate::process::Process;
 use crate::reap;
 use crate::record::Record;
+use crate::shared::Turn;
 use crate::sidecar;
 use crate::state::State;
 
@@ -76,7 +77,11 @@ fn leave(directory: &Path, sidecar: i32) -> Result<ExitCode> {
 
 fn give_back_all(directory: &Path, sidecar: i32) -> Result<ExitCode> {
     let installation = Installation::load(directory)?;
-    let status = wait(PATIENCE, || sidecar::status(&installation))?;
+    // No container joins another one's network meanwhile: what the sidecar knows then stays true.
+    let (_turn, status) = wait(PATIENCE, || {
+        let turn = Turn::wait(&installation)?;
+        Ok((turn, sidecar::status(&installation)?))
+    })?;
     generation::keep(&installation);
     reap::run(&installation);
     let mut forbidden = Forbidden::host()?;
@@ -94,12 +99,12 @@ fn give_back_all(directory: &Path, sidecar: i32) -> Result<ExitCode> {
 }
 
 /// Asks again and again, at growing intervals, until there is an answer or `patience` is over.
-fn wait(patience: Duration, ask: impl Fn() -> Result<Status>) -> Result<Status> {
+fn wait<T>(patience: Duration, ask: impl Fn() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let mut pause = Duration::from_millis(10);
     loop {
         match ask() {
-            Ok(status) => return Ok(status),
+            Ok(answer) => return Ok(answer),
             Err(error) if start.elapsed() + pause > patience => {
                 return Err(error).context(format!("no sidecar answered within {} s", patience.as_secs()));
             }

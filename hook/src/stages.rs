@@ -3,6 +3,9 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,6 +18,7 @@ use understudy_control::{
 use crate::installation::Installation;
 use crate::process::Process;
 use crate::record::Record;
+use crate::shared::Turn;
 use crate::testing::{Neighbour, in_private_netns};
 use crate::{create_runtime, poststop, reap, reattach};
 
@@ -416,7 +420,7 @@ fn reattach_gives_back_what_lives_and_is_not_held_up_by_what_does_not() {
     let own = Neighbour::start();
     let outcome =
         reattach::reattach(&installation.state, &state(&id('1'), "running", own.pid())[..]).unwrap();
-    assert_eq!(format!("{outcome:?}"), format!("{:?}", std::process::ExitCode::FAILURE));
+    assert_eq!(format!("{outcome:?}"), format!("{:?}", ExitCode::FAILURE));
     let asked = sidecar.join().unwrap();
     let given: Vec<&ContainerId> = asked
         .iter()
@@ -434,6 +438,33 @@ fn reattach_gives_back_what_lives_and_is_not_held_up_by_what_does_not() {
     }
 }
 
+/// One of a pod that is attached by its own stage while the sidecar's looks: what the sidecar said before is not true any more.
+#[test]
+fn reattach_waits_for_a_container_that_joins_another_ones_network() {
+    if !in_private_netns("stages::reattach_waits_for_a_container_that_joins_another_ones_network") {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let installation = install(scratch.path());
+    let _container = attached(&installation, &id('a'));
+    let own = Neighbour::start();
+    let is_attached = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&is_attached);
+    let sidecar = sidecar(&installation, 1, move |_| match told.load(Ordering::SeqCst) {
+        true => status(&[(&id('a'), "attached")]),
+        false => status(&[]),
+    });
+    let turn = Turn::wait(&installation).unwrap();
+    let (directory, stdin) = (installation.state, state(&id('1'), "running", own.pid()));
+    let reattaching = thread::spawn(move || reattach::reattach(&directory, &stdin[..]).unwrap());
+    thread::sleep(Duration::from_millis(300));
+    is_attached.store(true, Ordering::SeqCst);
+    drop(turn);
+    assert_eq!(reattaching.join().unwrap(), ExitCode::SUCCESS);
+    let asked = sidecar.join().unwrap();
+    assert!(matches!(asked[..], [(Request::Status, _)]));
+}
+
 #[test]
 fn reattach_refuses_a_container_in_the_sidecars_namespace() {
     if !in_private_netns("stages::reattach_refuses_a_container_in_the_sidecars_namespace") {
@@ -445,7 +476,7 @@ fn reattach_refuses_a_container_in_the_sidecars_namespace() {
     let sidecar = sidecar(&installation, 1, |_| status(&[]));
     let shared = state(&id('1'), "running", container.pid());
     let outcome = reattach::reattach(&installation.state, &shared[..]).unwrap();
-    assert_eq!(format!("{outcome:?}"), format!("{:?}", std::process::ExitCode::FAILURE));
+    assert_eq!(format!("{outcome:?}"), format!("{:?}", ExitCode::FAILURE));
     sidecar.join().unwrap();
 }
 

@@ -9,6 +9,7 @@ mod grpc;
 mod log;
 mod provider;
 mod reflect;
+pub mod remote_control;
 mod routes;
 mod websocket;
 
@@ -62,6 +63,7 @@ struct Shared {
     accounts: Arc<accounts::Accounts>,
     git_root: Option<PathBuf>,
     relay: Option<(String, SocketAddr)>,
+    remote_control: Arc<remote_control::RemoteControl>,
 }
 
 /// How a connection came.
@@ -84,7 +86,13 @@ pub async fn run(options: Options) -> Result<()> {
         accounts: Arc::new(accounts::Accounts::new(options.token_lifetime)),
         git_root: options.git_root.clone(),
         relay: options.relay.clone(),
+        remote_control: Arc::default(),
     };
+    for value in
+        [GITHUB_TOKEN, GOOGLE_ACCESS, remote_control::ENVIRONMENT_SECRET, &remote_control::session_token()]
+    {
+        shared.log.write(&Entry::Minted { value: value.to_owned() });
+    }
     let mut tasks = tokio::task::JoinSet::new();
     for (ports, alpn) in [(&options.tls, &["h2", "http/1.1"][..]), (&options.tls_http1, &["http/1.1"][..])] {
         for &port in ports {

@@ -225,6 +225,18 @@ impl Stand {
         Log::read(&self.paths.world.join("log.jsonl"))
     }
 
+    /// The tokens that the world made so far.
+    ///
+    /// # Errors
+    /// As [`Stand::arrived`].
+    pub fn minted(&self) -> Result<Vec<String>> {
+        let values = self.arrived()?.into_iter().filter_map(|entry| match entry {
+            Entry::Minted { value } => Some(value),
+            _ => None,
+        });
+        Ok(values.collect())
+    }
+
     /// The requests that arrived for a path; tests that run side by side tell their requests apart by it.
     ///
     /// # Errors

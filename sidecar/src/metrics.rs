@@ -83,7 +83,7 @@ impl Metrics {
             (
                 "authority_ends_seconds",
                 "When the certificate authority ends that containers are given, since the epoch",
-                status.authority_ends,
+                status.authority_ends / 1000,
             ),
             ("problems", "Problems and warnings of the configuration", status.problems.len() as u64),
         ] {
@@ -115,7 +115,7 @@ mod tests {
         let status = Status {
             version: "1".to_owned(),
             uptime: 1,
-            authority_ends: 1_900_000_000,
+            authority_ends: 1_900_000_000_000,
             containers: Vec::new(),
             problems: vec!["a".to_owned()],
             decisions: Vec::new(),
@@ -154,7 +154,7 @@ mod tests {
         let status = Status {
             version: "1".to_owned(),
             uptime: 1,
-            authority_ends: 1_900_000_000,
+            authority_ends: 1_900_000_000_000,
             containers: Vec::new(),
             problems: Vec::new(),
             decisions: Vec::new(),

@@ -12,7 +12,7 @@ pub struct Status {
     /// Seconds since it started.
     pub uptime: u64,
     pub containers: Vec<ContainerStatus>,
-    /// When the certificate authority ends that containers are given, in seconds since the epoch; another one takes its place ahead.
+    /// When the certificate authority ends that containers are given, in milliseconds since the epoch; another one takes its place ahead.
     pub authority_ends: u64,
     /// One line each: a policy that did not load, a secret that could not be read.
     pub problems: Vec<String>,

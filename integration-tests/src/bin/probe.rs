@@ -72,7 +72,7 @@ fn main() -> ExitCode {
 
 impl Search {
     fn run(self) -> Result<ExitCode> {
-        let needles = Needles::new(std::io::read_to_string(std::io::stdin())?.lines());
+        let needles = Needles::new(std::io::read_to_string(std::io::stdin())?.lines())?;
         let mut found = BTreeSet::new();
         let mut looked = 0;
         for path in &self.paths {

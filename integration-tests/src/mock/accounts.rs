@@ -20,6 +20,8 @@ pub enum Scheme {
     ChatGpt,
     /// Words.
     Claude,
+    /// Words; the refresh token stays the same.
+    Google,
 }
 
 #[derive(Clone, Debug)]
@@ -40,6 +42,8 @@ pub struct Accounts {
     grace: Mutex<Duration>,
     /// How many of the next answers never arrive.
     lost: Mutex<u32>,
+    /// How often each word of [`Self::refuses`] was seen.
+    refused: Mutex<BTreeMap<String, u32>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -60,6 +64,7 @@ impl Scheme {
         match self {
             Self::ChatGpt => "rt_",
             Self::Claude => "sk-ant-ort01-",
+            Self::Google => "1//",
         }
     }
 }
@@ -70,6 +75,9 @@ pub fn tokens(scheme: Scheme, login: &str, number: u64, lifetime: Duration) -> T
         let hash = digest::digest(&digest::SHA256, format!("{prefix} {login} {number}").as_bytes());
         format!("{prefix}F{login}-N{number}-{}", BASE64_URL_SAFE_NO_PAD.encode(hash))
     };
+    if scheme == Scheme::Google {
+        return Tokens { access: word("ya29."), refresh: format!("1//F{login}-N0-the-one"), id: None };
+    }
     let refresh = word(scheme.refresh());
     if scheme == Scheme::Claude {
         return Tokens { access: word("sk-ant-oat01-"), refresh, id: None };
@@ -95,7 +103,7 @@ pub fn tokens(scheme: Scheme, login: &str, number: u64, lifetime: Duration) -> T
 /// Whether it is the token of an account, genuine or not.
 pub fn is_of_account(authorization: &str) -> bool {
     let token = authorization.strip_prefix("Bearer ").unwrap_or_default();
-    numbered(token, "sk-ant-oat01-").or_else(|| claimed(token)).is_some()
+    known(token).is_some()
 }
 
 impl Accounts {
@@ -106,6 +114,7 @@ impl Accounts {
             faults: Mutex::default(),
             grace: Mutex::default(),
             lost: Mutex::default(),
+            refused: Mutex::default(),
         }
     }
 
@@ -164,7 +173,9 @@ impl Accounts {
             return (200, body.to_string());
         }
         let text = request["refresh_token"].as_str().unwrap_or_default();
-        let scheme = [Scheme::ChatGpt, Scheme::Claude].into_iter().find(|s| text.starts_with(s.refresh()));
+        let scheme = [Scheme::ChatGpt, Scheme::Claude, Scheme::Google]
+            .into_iter()
+            .find(|s| text.starts_with(s.refresh()));
         let Some((scheme, (name, number))) = scheme.and_then(|s| Some((s, numbered(text, s.refresh())?)))
         else {
             return refused(400, "invalid_grant");
@@ -174,6 +185,11 @@ impl Accounts {
         let genuine = tokens(scheme, &name, number, self.lifetime).refresh == text;
         if login.revoked || !genuine {
             return refused(401, "refresh_token_invalidated");
+        }
+        if scheme == Scheme::Google {
+            login.number += 1;
+            login.made.insert(login.number, SystemTime::now());
+            return (200, self.told(scheme, tokens(scheme, &name, login.number, self.lifetime)).to_string());
         }
         let grace = *self.grace.lock().unwrap_or_else(PoisonError::into_inner);
         let made = login.made.get(&login.number).and_then(|made| made.elapsed().ok());
@@ -195,9 +211,13 @@ impl Accounts {
 
     /// What a program hears of its tokens.
     fn told(&self, scheme: Scheme, new: Tokens) -> Value {
-        let mut answer = json!({ "token_type": "Bearer", "access_token": new.access, "refresh_token": new.refresh,
+        let mut answer = json!({ "token_type": "Bearer", "access_token": new.access,
             "expires_in": self.lifetime.as_secs() });
+        if scheme != Scheme::Google {
+            answer["refresh_token"] = json!(new.refresh);
+        }
         match (scheme, new.id) {
+            (Scheme::Google, _) => answer["scope"] = json!("https://www.googleapis.com/auth/cloud-platform"),
             (Scheme::ChatGpt, id) => answer["id_token"] = json!(id),
             (Scheme::Claude, _) => {
                 answer["scope"] = json!("user:inference user:profile user:sessions:claude_code");
@@ -212,9 +232,7 @@ impl Accounts {
     /// Whether a request with this `Authorization` is answered.
     pub fn takes(&self, authorization: &str) -> bool {
         let Some(token) = authorization.strip_prefix("Bearer ") else { return false };
-        let Some((name, number)) = numbered(token, "sk-ant-oat01-").or_else(|| claimed(token)) else {
-            return false;
-        };
+        let Some((name, number)) = known(token) else { return false };
         let mut logins = self.lock();
         let login = logins.entry(name).or_default();
         // The one of a login file is good from its first use.
@@ -223,9 +241,28 @@ impl Accounts {
         !login.revoked && number <= login.number && age < self.lifetime
     }
 
+    /// Whether a request with a token that is good is answered 401 all the same: with `codeword-refused-COUNT-NAME` in it that happens
+    /// so many times.
+    pub fn refuses(&self, body: &[u8]) -> bool {
+        const MARK: &str = "codeword-refused-";
+        let body = String::from_utf8_lossy(body);
+        let Some(word) = body.find(MARK).map(|at| &body[at + MARK.len()..]) else { return false };
+        let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(word.len());
+        let count = word.split('-').next().and_then(|count| count.parse().ok()).unwrap_or(0);
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = refused.entry(word[..end].to_owned()).or_default();
+        *seen += 1;
+        *seen <= count
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Login>> {
         self.logins.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Login and number of an access token.
+fn known(token: &str) -> Option<(String, u64)> {
+    numbered(token, "sk-ant-oat01-").or_else(|| numbered(token, "ya29.")).or_else(|| claimed(token))
 }
 
 /// Login and number of a word.
@@ -244,9 +281,12 @@ fn claimed(token: &str) -> Option<(String, u64)> {
     genuine.then_some((claims["login"].as_str()?.to_owned(), claims["number"].as_u64()?))
 }
 
-/// Of words that need no decoding, as tokens are.
+/// Of words that need no decoding but of slashes, as tokens are.
 fn form(body: &[u8]) -> Value {
     let text = String::from_utf8_lossy(body);
     let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (name.to_owned(), Value::from(value))).collect::<serde_json::Map<_, _>>().into()
+    pairs
+        .map(|(name, value)| (name.to_owned(), Value::from(value.replace("%2F", "/"))))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }

@@ -18,6 +18,8 @@ pub enum Entry {
     Failed { port: u16, error: String },
     /// A query reached the resolver; `transport` is `udp` or `tcp`, `qtype` the number of RFC 1035 3.2.2.
     Query { transport: String, name: String, qtype: u16 },
+    /// A token was made, or can be from now on.
+    Minted { value: String },
     /// A whole request, its body included, was read.
     Request(Box<Request>),
 }

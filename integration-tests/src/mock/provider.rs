@@ -54,9 +54,9 @@ pub(super) fn answer(asked: &Asked<'_>) -> Option<Answer> {
     .find_map(|answer| answer(asked))
 }
 
-/// What a WebSocket at that path is sent for each of its messages; nothing if it is an echo.
-pub(super) fn messages(path: &str) -> Vec<String> {
-    responses::messages(path)
+/// What a WebSocket at that path is sent for this message of its; nothing if it is an echo.
+pub(super) fn messages(path: &str, message: &[u8]) -> Vec<String> {
+    responses::messages(path, message)
 }
 
 impl Asked<'_> {
@@ -65,11 +65,15 @@ impl Asked<'_> {
     }
 
     fn says(&self, of: &str) -> String {
-        let body = String::from_utf8_lossy(self.body);
-        let word = body.find(CODE_WORD).map(|at| &body[at..]).unwrap_or_default();
-        let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(word.len());
-        format!("{ANSWER} {of} {}", &word[..end])
+        said(self.body, of)
     }
+}
+
+fn said(body: &[u8], of: &str) -> String {
+    let body = String::from_utf8_lossy(body);
+    let word = body.find(CODE_WORD).map(|at| &body[at..]).unwrap_or_default();
+    let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(word.len());
+    format!("{ANSWER} {of} {}", &word[..end])
 }
 
 impl Answer {

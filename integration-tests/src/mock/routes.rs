@@ -13,6 +13,7 @@
 //! | `/git/…` | repositories, by `git http-backend` |
 //! | any path, with gRPC's Content-Type | every message as it comes (see `grpc`) |
 //! | `/private/…` | the same ones, to who logs in by the scheme `Basic` |
+//! | Remote Control's | see `remote_control` |
 //! | the providers' own APIs | see `provider` |
 //! | their token endpoints | see `accounts` |
 
@@ -59,7 +60,9 @@ pub(super) async fn answer(
             return whole(StatusCode::from_u16(status)?, "application/json", answer);
         }
         let greeting = (parts.uri.query() == Some("reflect")).then(|| reflect::value(&parts.headers));
-        return websocket::accept(&parts.headers, socket, greeting.transpose()?, provider::messages(&path));
+        return websocket::accept(&parts.headers, socket, greeting.transpose()?, move |message| {
+            provider::messages(&path, message)
+        });
     }
     if let (Some(root), Some(rest)) = (&shared.git_root, path.strip_prefix("/git/")) {
         return git::backend(root, rest, &parts, &received.kept).await;
@@ -73,6 +76,9 @@ pub(super) async fn answer(
     }
     if let Some((status, answer)) = accounts(&parts, &received.kept, shared) {
         return whole(StatusCode::from_u16(status)?, "application/json", answer);
+    }
+    if let Some(answer) = shared.remote_control.answer(&parts).await {
+        return answer;
     }
     let host = host(&parts);
     let asked = Asked {
@@ -109,11 +115,20 @@ pub(super) async fn answer(
 /// The token endpoint, and what the token of an account is asked for that is not good (any more).
 fn accounts(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Option<(u16, String)> {
     let path = parts.uri.path();
-    if matches!(path, "/oauth/token" | "/v1/oauth/token") {
-        return Some(shared.accounts.token(body));
+    let google = path == "/token" && host(parts) == "oauth2.googleapis.com";
+    if google || matches!(path, "/oauth/token" | "/v1/oauth/token") {
+        let (status, answer) = shared.accounts.token(body);
+        let told: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
+        for value in
+            ["access_token", "refresh_token", "id_token"].iter().filter_map(|field| told[field].as_str())
+        {
+            shared.log.write(&Entry::Minted { value: value.to_owned() });
+        }
+        return Some((status, answer));
     }
     let authorization = parts.headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let refused = accounts::is_of_account(authorization) && !shared.accounts.takes(authorization);
+    let of_account = accounts::is_of_account(authorization);
+    let refused = of_account && (!shared.accounts.takes(authorization) || shared.accounts.refuses(body));
     let error = json!({ "error": { "code": "token_expired", "type": "authentication_error",
         "message": "Your authentication token has expired." } });
     refused.then(|| (401, error.to_string()))

@@ -25,13 +25,13 @@ pub(super) fn wanted(headers: &HeaderMap) -> bool {
     headers.get(header::UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// `greeting` is sent first, as a text and in the head. `events` are sent for each message instead of the message itself, if
-/// there are any.
+/// `greeting` is sent first, as a text and in the head. What `events` has for a message is sent instead of the message itself, if
+/// there is any.
 pub(super) fn accept(
     headers: &HeaderMap,
     upgrade: OnUpgrade,
     greeting: Option<&str>,
-    events: Vec<String>,
+    events: impl Fn(&[u8]) -> Vec<String> + Send + Sync + 'static,
 ) -> Result<Response<Body>> {
     let key = headers.get("sec-websocket-key").context("no Sec-WebSocket-Key")?.to_str()?;
     let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{GUID}").as_bytes());
@@ -57,7 +57,10 @@ pub(super) fn accept(
         .body(Empty::new().boxed())?)
 }
 
-async fn echo(mut stream: impl AsyncRead + AsyncWrite + Unpin, events: &[String]) -> Result<()> {
+async fn echo(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    events: &impl Fn(&[u8]) -> Vec<String>,
+) -> Result<()> {
     loop {
         let first = stream.read_u8().await?;
         let second = stream.read_u8().await?;
@@ -75,8 +78,9 @@ async fn echo(mut stream: impl AsyncRead + AsyncWrite + Unpin, events: &[String]
         stream.read_exact(&mut payload).await?;
         payload.iter_mut().zip(mask.iter().cycle()).for_each(|(byte, mask)| *byte ^= mask);
         let opcode = first & 0x0f;
-        if opcode == TEXT && !events.is_empty() {
-            for event in events {
+        let events = if opcode == TEXT { events(&payload) } else { Vec::new() };
+        if !events.is_empty() {
+            for event in &events {
                 stream.write_all(&frame(first, event.as_bytes())).await?;
             }
             stream.flush().await?;

@@ -14,7 +14,7 @@ impl Stand {
     /// If something could not be looked at: nothing found would then mean nothing.
     pub fn hunt(&self, container: &Container, values: &[&str]) -> Result<Vec<String>> {
         let mut found = self.hunt_inside(container, values)?;
-        let needles = Needles::new(values.iter().copied());
+        let needles = Needles::new(values.iter().copied())?;
         let config = container.inspect("{{.OCIConfigPath}}")?;
         let texts = [
             ("podman inspect", podman(["inspect", &container.name])?.success()?),

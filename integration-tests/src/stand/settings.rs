@@ -33,6 +33,8 @@ resolvers = ["127.0.0.1:53"]
 [names]
 "auth.openai.com" = "127.0.0.1"
 "chatgpt.com" = "127.0.0.1"
+"cloudcode-pa.googleapis.com" = "127.0.0.1"
+"oauth2.googleapis.com" = "127.0.0.1"
 "platform.claude.com" = "127.0.0.1"
 "api.anthropic.com" = "127.0.0.1"
 "api.example" = "127.0.0.1"
@@ -43,6 +45,9 @@ resolvers = ["127.0.0.1:53"]
 "shop.example" = "127.0.0.1"
 "store.example" = "127.0.0.1"
 "#;
+
+/// With the client secret that Gemini CLI carries, as the user would add it.
+const GOOGLE: &str = include_str!("../../../sidecar/catalogue/google.toml");
 
 const DECLARATIONS: [(&str, &str); 4] = [
     (
@@ -181,6 +186,10 @@ pub(super) fn write(paths: &Paths, secrets: &Secrets, given: &[&str]) -> Result<
     let names: String = missing.map(|name| format!("{name:?} = \"127.0.0.1\"\n")).collect();
     fs::write(directory.join("sidecar.toml"), format!("{SIDECAR}{names}"))?;
     fs::write(directory.join("policies/world.toml"), WORLD)?;
+    fs::create_dir_all(directory.join("catalogue"))?;
+    let google =
+        GOOGLE.replacen("[kind.oauth]\n", "[kind.oauth]\nclient-secret = \"of-the-installed-program\"\n", 1);
+    fs::write(directory.join("catalogue/google.toml"), google)?;
     for name in given {
         // there is none yet, or one of an earlier stand
         podman(["secret", "rm", name])?;

@@ -12,6 +12,14 @@ const CLIENT: &str = include_str!("../acp-client.mjs");
 
 /// What an editor hears of an agent that is asked one thing, in a container that is gone after it.
 fn assert_answers(tool: &Tool, command: &[&str]) {
+    assert_starts_and_answers(
+        tool,
+        tool.agent().annotation("understudy.secrets", tool.secret).attached(command),
+    );
+}
+
+/// The same, where that is how the editor starts it.
+fn assert_starts_and_answers(tool: &Tool, started: Vec<String>) {
     let stand = stand();
     let cache = stand.paths.cache.join("clis");
     let directory = tempfile::tempdir().unwrap();
@@ -21,10 +29,7 @@ fn assert_answers(tool: &Tool, command: &[&str]) {
     let sdk = cache.join("acp/node_modules/@agentclientprotocol/sdk");
     assert!(sdk.exists(), "fetch it first: integration-tests/images/clis acp");
     let heard = podman::run(
-        Command::new(node)
-            .args([client.as_path(), sdk.as_path()])
-            .arg("/home/agent")
-            .args(tool.agent().annotation("understudy.secrets", tool.secret).attached(command)),
+        Command::new(node).args([client.as_path(), sdk.as_path()]).arg("/home/agent").args(started),
         b"",
     );
     let heard = heard.unwrap();
@@ -41,8 +46,7 @@ fn gemini_cli_answers_an_editor() {
     assert_answers(&GEMINI, &["node", program, "--acp"]);
 }
 
-#[test]
-fn codex_answers_an_editor() {
+fn codex() -> (Tool, &'static str) {
     let program = match node_arch() {
         "arm64" => "/opt/codex-acp/node_modules/@zed-industries/codex-acp-linux-arm64/bin/codex-acp",
         _ => "/opt/codex-acp/node_modules/@zed-industries/codex-acp-linux-x64/bin/codex-acp",
@@ -54,7 +58,24 @@ fn codex_answers_an_editor() {
         arrived: ("/responses", "authorization", "Bearer "),
         ..Tool::PLAIN
     };
+    (codex, program)
+}
+
+#[test]
+fn codex_answers_an_editor() {
+    let (codex, program) = codex();
     assert_answers(&codex, &[program]);
+}
+
+/// In a container that runs already and goes on after it.
+#[test]
+fn codex_answers_an_editor_in_podman_exec() {
+    let (codex, program) = codex();
+    let agent = codex.agent().annotation("understudy.secrets", codex.secret);
+    let container = agent.start(&["sleep", "infinity"]).unwrap();
+    let exec = ["podman", "exec", "-i", &container.name, program];
+    assert_starts_and_answers(&codex, exec.map(str::to_owned).to_vec());
+    crate::hunt(&container);
 }
 
 #[test]

@@ -45,6 +45,7 @@ fn gh_works_in_podman_exec_by_its_login_file() {
     let container = gh.run(&gh.agent());
     let told = container.exec(&["sh", "-c", "unset GH_TOKEN; HOME=/home/agent gh api user"]).unwrap();
     assert!(told.stdout.contains(r#""login":"mock""#), "{}", told.text());
+    crate::hunt(&container);
 }
 
 #[test]
@@ -63,6 +64,5 @@ fn git_clones_a_private_repository_with_a_stand_in() {
     assert!(printed.contains(git.answer), "{printed}");
     let wanted = STANDARD.encode(format!("x-access-token:{}", stand().secrets.value("github-token")));
     git.assert_arrived(&wanted);
-    let found = stand().hunt(&container, &stand().secrets.all()).unwrap();
-    assert!(found.is_empty(), "{found:?}");
+    crate::hunt(&container);
 }

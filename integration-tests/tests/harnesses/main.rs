@@ -12,9 +12,12 @@ mod github;
 mod google;
 mod inside;
 mod instructions;
+mod keys;
 mod mistral;
 mod places;
 mod providers;
+mod recovery;
+mod remote_control;
 mod several;
 mod shopify;
 mod terminals;
@@ -22,6 +25,7 @@ mod tool;
 
 use std::sync::OnceLock;
 
+use understudy_integration_tests::podman::{Container, until};
 use understudy_integration_tests::stand::{CLI_IMAGE, PROVIDERS, Stand, import};
 
 /// The one stand of this process: it has the secret of every provider.
@@ -33,4 +37,30 @@ fn stand() -> &'static Stand {
         import(&stand.paths.cache.join("clis.tar"), CLI_IMAGE).unwrap();
         stand
     })
+}
+
+/// That no real value is in a container, nor in what lives in it, nor any token that the world made.
+fn hunt(container: &Container) {
+    hunt_for(container, &[]);
+}
+
+/// The same for these values, too.
+fn hunt_for(container: &Container, values: &[&str]) {
+    let minted = stand().minted().unwrap();
+    let minted = minted.iter().map(String::as_str);
+    let all: Vec<&str> =
+        stand().secrets.all().into_iter().chain(minted).chain(values.iter().copied()).collect();
+    let found = stand().hunt(container, &all).unwrap_or_else(|error| {
+        let left = container.exec(&["ps", "-eo", "pid,ppid,stat,lstart,comm,args"]);
+        panic!("{error:#}\n{left:?}")
+    });
+    assert!(found.is_empty(), "{found:?}");
+}
+
+/// Ends all but the first process: what a program leaves running may keep everybody from looking at it, as Codex does.
+fn end(container: &Container) {
+    container.exec(&["sh", "-c", "kill -KILL -1"]).unwrap();
+    let living = ["pgrep", "--runstates", "DRSTt", "."];
+    let ended = || Ok(container.exec(&living)?.stdout.lines().all(|pid| pid == "1"));
+    until("the end of what was left", ended).unwrap();
 }

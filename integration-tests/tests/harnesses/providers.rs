@@ -10,14 +10,19 @@ const ANTHROPIC: Tool = Tool {
     ..Tool::PLAIN
 };
 
-#[test]
-#[ignore = "hundreds of megabytes: `make test-all`"]
-fn opencode_answers_with_a_stand_in() {
-    let command = match node_arch() {
+/// Its headless run with that model.
+fn opencode(model: &str) -> &'static str {
+    let program = match node_arch() {
         "arm64" => "/opt/opencode/node_modules/opencode-linux-arm64/bin/opencode",
         _ => "/opt/opencode/node_modules/opencode-linux-x64/bin/opencode",
     };
-    let command = format!("{command} run -m anthropic/claude-sonnet-4-5 'say hi'").leak();
+    format!("{program} run -m {model} 'say hi'").leak()
+}
+
+#[test]
+#[ignore = "hundreds of megabytes: `make test-all`"]
+fn opencode_answers_with_a_stand_in() {
+    let command = opencode("anthropic/claude-sonnet-4-5");
     Tool { harness: "opencode", needs: &["opencode"], command, ..ANTHROPIC }.prove();
 }
 
@@ -33,12 +38,11 @@ fn pi_answers_with_a_stand_in() {
     pi.prove();
 }
 
-#[test]
-#[ignore = "hundreds of megabytes: `make test-all`"]
-fn aider_answers_with_a_stand_in() {
+/// In an image with an older Python.
+fn aider() -> Tool {
     let tar = crate::stand().paths.cache.join("clis-older.tar");
     understudy_integration_tests::stand::import(&tar, "localhost/understudy-clis-older").unwrap();
-    let aider = Tool {
+    Tool {
         harness: "aider",
         needs: &["aider"],
         image: "localhost/understudy-clis-older",
@@ -46,8 +50,13 @@ fn aider_answers_with_a_stand_in() {
         command: "/opt/aider/bin/aider --no-git --yes-always --no-show-model-warnings --no-pretty \
                   --model anthropic/claude-sonnet-4-5 --message 'say hi'",
         ..ANTHROPIC
-    };
-    aider.prove();
+    }
+}
+
+#[test]
+#[ignore = "hundreds of megabytes: `make test-all`"]
+fn aider_answers_with_a_stand_in() {
+    aider().prove();
 }
 
 #[test]

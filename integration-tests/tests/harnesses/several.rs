@@ -1,7 +1,6 @@
 //! An agent and the tools that it uses, in one container.
 
 use crate::google::GEMINI;
-use crate::stand;
 use crate::tool::Tool;
 
 #[test]
@@ -18,6 +17,5 @@ fn an_agent_has_its_login_and_its_tools_have_theirs() {
     for answer in [GEMINI.answer, r#""login":"mock""#, "hello from the world"] {
         assert!(printed.contains(answer), "{printed}");
     }
-    let found = stand().hunt(&container, &stand().secrets.all()).unwrap();
-    assert!(found.is_empty(), "{found:?}");
+    crate::hunt(&container);
 }

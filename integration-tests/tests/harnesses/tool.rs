@@ -4,13 +4,15 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use understudy_integration_tests::mock::{Entry, Request};
-use understudy_integration_tests::podman::{Container, until_within};
+use understudy_integration_tests::podman::{Container, Outcome, until_within};
 use understudy_integration_tests::stand::{Agent, CLI_IMAGE};
 
 use crate::stand;
 
 /// How long the slowest of them may take on a machine with much else to do.
 const PATIENCE: Duration = Duration::from_secs(240);
+
+const TERMINAL: &str = include_str!("../terminal.py");
 
 pub(crate) struct Tool {
     /// What `understudy.harness` says.
@@ -52,7 +54,7 @@ impl Tool {
     pub(crate) fn prove(&self) {
         let stand = stand();
         let word = format!("codeword-for-{}", self.harness);
-        let agent = self.agent();
+        let agent = self.agent().annotation("understudy.secrets", self.secret);
         let container = self.run(&match self.instructed {
             true => agent.annotation("understudy.instructions", &format!("Remember the word {word}.")),
             false => agent,
@@ -68,8 +70,7 @@ impl Tool {
             self.harness
         );
         self.assert_arrived(stand.secrets.value(self.secret));
-        let found = stand.hunt(&container, &stand.secrets.all()).unwrap();
-        assert!(found.is_empty(), "{}: {found:?}", self.harness);
+        crate::hunt(&container);
         self.assert_described();
         // Not `println`, which the test's harness keeps to itself.
         let line = format!(
@@ -89,6 +90,7 @@ impl Tool {
         let package = self.version();
         let proven = shown["proven"].as_array().unwrap().iter().filter_map(|version| version.as_str());
         let known = proven.map(|version| {
+            let package = package.trim_end_matches(&format!("-linux-{}", node_arch()));
             package.ends_with(&format!("@{version}")) || package.ends_with(&format!("=={version}"))
         });
         assert!(
@@ -101,17 +103,50 @@ impl Tool {
     /// Starts its terminal interface in a directory with instructions of a project, and waits until it shows `ready` without
     /// a question before it.
     pub(crate) fn assert_terminal_starts(&self, command: &str, ready: &str) {
-        let script = format!(
-            "mkdir -p ~/project && cd ~/project && echo 'Be brief.' | tee AGENTS.md CLAUDE.md GEMINI.md >QWEN.md; \
-             sleep infinity | TERM=xterm-256color script -qfec 'stty cols 120 rows 40; {command}' /tmp/tty >/dev/null"
-        );
-        let container = self.agent().start(&["sh", "-c", &script]).unwrap();
-        let screen = || Ok::<_, anyhow::Error>(plain(&container.exec(&["cat", "/tmp/tty"])?.stdout));
-        until_within(PATIENCE / 4, ready, || Ok(screen()?.contains(ready)))
-            .unwrap_or_else(|error| panic!("{}: {error:#}: {}", self.harness, screen().unwrap()));
+        self.assert_terminal_starts_in(&self.agent(), command, ready);
+    }
+
+    pub(crate) fn assert_terminal_starts_in(&self, agent: &Agent, command: &str, ready: &str) {
+        let container = self.assert_terminal_of(agent, command, ready);
+        crate::end(&container);
+        crate::hunt(&container);
+    }
+
+    fn assert_terminal_of(&self, agent: &Agent, command: &str, ready: &str) -> Container {
+        let script = "git init -q ~/project && cd ~/project && echo 'Be brief.' | tee AGENTS.md CLAUDE.md GEMINI.md >QWEN.md; \
+             terminal=$1; shift; python3 -c \"$terminal\" \"$@\"; exec sleep infinity";
+        let start = ["sh", "-c", script, "sh", TERMINAL].into_iter().chain(command.split(' '));
+        let container = agent.start(&start.collect::<Vec<_>>()).unwrap();
+        self.shows(&container, ready);
         let line =
             format!("proof: {:<13} terminal interface shows {ready:?} without a question\n", self.harness);
         std::io::stdout().write_all(line.as_bytes()).unwrap();
+        container
+    }
+
+    /// The same, then a question typed there, which is answered; nothing real is in the living program.
+    pub(crate) fn assert_terminal_answers(&self, agent: &Agent, command: &str, ready: &str) -> Container {
+        let container = self.assert_terminal_of(agent, command, ready);
+        self.ask(&container, "say hi");
+        self.shows(&container, self.answer);
+        container
+    }
+
+    /// Types it in.
+    pub(crate) fn ask(&self, container: &Container, question: &str) {
+        for keys in [question, "\r"] {
+            // A program takes what comes at once for pasted text.
+            std::thread::sleep(Duration::from_secs(1));
+            let told = container.exec(&["sh", "-c", "printf %s \"$1\" >/tmp/keys", "sh", keys]).unwrap();
+            told.success().unwrap();
+        }
+    }
+
+    pub(crate) fn shows(&self, container: &Container, text: &str) {
+        let screen = || Ok::<_, anyhow::Error>(plain(&container.exec(&["cat", "/tmp/tty"])?.stdout));
+        until_within(PATIENCE / 4, text, || Ok(screen()?.contains(text))).unwrap_or_else(|error| {
+            panic!("{}: {error:#}: {}\n{}", self.harness, screen().unwrap(), stand().sidecar_log().unwrap())
+        });
     }
 
     /// That this came with one of the requests that it makes.
@@ -176,6 +211,12 @@ impl Tool {
         let version = self.needs.last().and_then(|name| std::fs::read_to_string(file(name)).ok());
         version.map_or_else(|| "of the image".to_owned(), |version| version.trim().to_owned())
     }
+}
+
+/// A script that is run to its end with the variables of the container's own command, which `podman exec` does not see.
+pub(crate) fn as_first(container: &Container, script: &str) -> Outcome {
+    let with = "exec xargs -0 -a /proc/1/environ sh -c 'script=$0; exec env \"$@\" sh -c \"$script\" </dev/null' \"$0\"";
+    container.exec(&["sh", "-c", with, script]).unwrap()
 }
 
 /// What was written to a terminal, without its control sequences (ECMA-48) and with one space for any.

@@ -83,7 +83,16 @@ fn what_is_told_is_one_document_and_ends_as_it_does_for_a_person() {
             &["status"],
             SOCKET,
             0,
-            &["containers", "decisions", "gone", "problems", "questions", "uptime", "version"],
+            &[
+                "authority_ends",
+                "containers",
+                "decisions",
+                "gone",
+                "problems",
+                "questions",
+                "uptime",
+                "version",
+            ],
         ),
         (&["harness", "list"], FILES, 0, &["description", "error", "logins", "name", "proven"]),
     ] {

@@ -20,7 +20,9 @@ pub(super) fn write(container: &Path, trust: &Trust, work: &Work<'_>) -> Result<
     for ours in File::ALL {
         file(&guest, ours.name(), trust.content(ours))?;
     }
-    file(&guest, "resolv.conf", format!("nameserver {}\n", prepared.nameserver).as_bytes())?;
+    // It answers at once or, between two sidecars, not at all: asked again after the usual 5 s, a client would wait for long.
+    let resolv = format!("nameserver {}\noptions timeout:1 attempts:5\n", prepared.nameserver);
+    file(&guest, "resolv.conf", resolv.as_bytes())?;
     file(&guest, "mounts.json", &serde_json::to_vec(bound)?)?;
     let guarded: Vec<_> = guards.all.iter().map(|guard| &guard.expected).collect();
     file(&guest, "guards.json", &serde_json::to_vec(&guarded)?)?;

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{ANSWER, Answer, Asked, EVENTS};
+use super::{Answer, Asked, EVENTS, said};
 use crate::mock::accounts::ACCOUNT_ID;
 
 /// Answers a path of the API.
 pub(super) fn answer(asked: &Asked<'_>) -> Option<Answer> {
     match (asked.method, asked.path) {
         ("POST", path) if is_responses(path) => {
-            let text = format!("{ANSWER} over events");
+            let text = asked.says("over events");
             let events: String = events(&text)
                 .iter()
                 .map(|event| {
@@ -29,9 +29,9 @@ pub(super) fn answer(asked: &Asked<'_>) -> Option<Answer> {
     }
 }
 
-pub(super) fn messages(path: &str) -> Vec<String> {
+pub(super) fn messages(path: &str, message: &[u8]) -> Vec<String> {
     match is_responses(path) {
-        true => events(&format!("{ANSWER} over a WebSocket")).iter().map(Value::to_string).collect(),
+        true => events(&said(message, "over a WebSocket")).iter().map(Value::to_string).collect(),
         false => Vec::new(),
     }
 }

@@ -73,7 +73,7 @@ impl Registry {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime: self.started.elapsed().as_secs(),
             containers,
-            authority_ends: self.parts.authorities.current().authority().ends_at(),
+            authority_ends: self.parts.authorities.current().authority().ends_at() * 1000,
             problems: (self.parts.problems)(),
             decisions: self.parts.decisions.list(),
             gone,

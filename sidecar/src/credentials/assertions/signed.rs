@@ -101,6 +101,7 @@ impl Held<'_, '_> {
             declaration.assertion.as_ref().map(|binding| binding.placements()).unwrap_or_default();
         let one = |field: &&str| {
             Some(Minted {
+                inside: None,
                 // It is the secret that is used with it.
                 label: declaration.name.clone(),
                 hosts: Vec::new(),

@@ -16,6 +16,8 @@ pub struct Minted {
     pub paths: Vec<PathPattern>,
     /// Of the answer, which is JSON. Of several that are for one field there, the first counts.
     pub field: Pointer,
+    /// Where it is in that field, if the field is base64url of a JSON object.
+    pub inside: Option<Pointer>,
     /// Empty: the host that made it.
     pub used_at: Vec<HostPattern>,
     /// All of them in headers; never empty.

@@ -16,7 +16,7 @@ use super::minted::Minted;
 use super::mutation::{Mutation, is_name};
 use super::oauth::{Oauth, RawOauth};
 use super::pattern::Pattern;
-use crate::credentials::placement::Placement;
+use crate::credentials::placement::{Placement, Pointer};
 
 #[derive(Debug, Clone)]
 pub struct Provider {
@@ -179,6 +179,7 @@ struct RawMinted {
     method: Option<Spanned<String>>,
     paths: Spanned<OneOrMany<String>>,
     field: Spanned<String>,
+    inside: Option<Spanned<String>>,
     used_at: Option<Spanned<OneOrMany<String>>>,
     placements: Spanned<OneOrMany<String>>,
     wrap: bool,
@@ -376,8 +377,12 @@ impl Source<'_> {
                 .ok_or_else(|| self.error(written, "`method`: not a method, as `POST`"))?,
         };
         let paths = self.paths(&raw.paths)?;
-        let field = raw.field.get_ref().parse();
-        let field = field.map_err(|error| self.error(&raw.field, format!("`field`: {error}")))?;
+        let pointer = |key: &str, written: &Spanned<String>| {
+            let parsed = written.get_ref().parse::<Pointer>();
+            parsed.map_err(|error| self.error(written, format!("`{key}`: {error}")))
+        };
+        let field = pointer("field", &raw.field)?;
+        let inside = raw.inside.as_ref().map(|written| pointer("inside", written)).transpose()?;
         let placement = |text: &String| match text.parse() {
             Ok(placement @ Placement::Header { .. }) => Ok(placement),
             Ok(_) => Err(self.error(&raw.placements, "`placements`: what is minted stands in a header")),
@@ -390,7 +395,7 @@ impl Source<'_> {
             }
         }
         let (wrap, confirmed) = (raw.wrap, raw.confirmed);
-        Ok(Minted { label, hosts, method, paths, field, used_at, placements, wrap, confirmed })
+        Ok(Minted { label, hosts, method, paths, field, inside, used_at, placements, wrap, confirmed })
     }
 
     fn paths(&self, written: &Spanned<OneOrMany<String>>) -> Result<Vec<PathPattern>, DocumentError> {
@@ -517,6 +522,11 @@ access = "/TOKEN"
             ("/v1/tokens", "v1/tokens", "22:9: `paths`: a path starts with"),
             ("\"pat\"", "\"pad\"", "23:11: unknown value; did you mean `pat`?"),
             ("/session\"", "session\"", "28:9: `field`: not a JSON pointer"),
+            (
+                "field = \"/session\"",
+                "field = \"/session\"\ninside = \"x\"",
+                "29:10: `inside`: not a JSON pointer",
+            ),
             ("header x-session", "cookie x", "29:14: `placements`: what is minted stands in a header"),
             ("wrap = true", "wrp = true", "30:1: unknown key `wrp`; did you mean `wrap`?"),
             ("https://acme", "http://acme", "32:1: `login`: `endpoint`: it must be https"),

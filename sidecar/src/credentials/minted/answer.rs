@@ -9,9 +9,10 @@ use serde_json::Value;
 use understudy_policies::{HostName, HostPattern, RequestPath};
 use zeroize::Zeroizing;
 
+use super::found::Found;
 use crate::accounts::token::looks_like_a_token;
 use crate::credentials::assertions::unique::Members;
-use crate::credentials::body::{FieldError, json};
+use crate::credentials::body::FieldError;
 use crate::credentials::catalogue::minted::Minted;
 use crate::credentials::examine::Swaps;
 use crate::credentials::holdings::{Holdings, MintedCredential, MintedNow};
@@ -84,15 +85,17 @@ impl Minting {
         now: Instant,
     ) -> Result<Zeroizing<Vec<u8>>, MintError> {
         self.no_other_token(body)?;
-        let (mut hits, mut settled) = (Vec::new(), Vec::new());
+        let mut out = Zeroizing::new(body.to_vec());
+        let mut settled = Vec::new();
         for declared in &self.fields {
-            if settled.contains(&&declared.field) {
+            let place = (&declared.field, &declared.inside);
+            if settled.contains(&place) {
                 continue;
             }
-            settled.push(&declared.field);
-            let Some(field) = json::find(body, &declared.field).map_err(MintError::Body)? else { continue };
-            let text = Zeroizing::new(field.value.ok_or(MintError::NoText)?);
-            if text.is_empty() || vault.is_stand_in(&text) || vault.real_value_in(text.as_bytes()).is_some() {
+            settled.push(place);
+            let Some(found) = Found::of(&out, declared)? else { continue };
+            let text = &found.text;
+            if text.is_empty() || vault.is_stand_in(text) || vault.real_value_in(text.as_bytes()).is_some() {
                 continue;
             }
             let value = match SecretValue::from_bytes(text.as_bytes()) {
@@ -103,19 +106,9 @@ impl Minting {
             };
             let credential = holdings.mint(self.credential(vault, declared, value)?, now);
             if let Some(stand_in) = &credential.stand_in {
-                hits.push((field.range, json::spelled(stand_in)));
+                out = found.replaced(&out, stand_in);
             }
         }
-        hits.sort_by_key(|(range, _)| range.start);
-        hits.dedup_by_key(|(range, _)| range.start);
-        let mut out = Zeroizing::new(Vec::with_capacity(body.len()));
-        let mut at = 0;
-        for (range, spelled) in &hits {
-            out.extend_from_slice(body.get(at..range.start).unwrap_or_default());
-            out.extend_from_slice(spelled.as_bytes());
-            at = range.end;
-        }
-        out.extend_from_slice(body.get(at..).unwrap_or_default());
         Ok(out)
     }
 

@@ -28,6 +28,15 @@ field = "/data/0/ticket"
 used-at = "tickets.example.com"
 placements = "header x-ticket"
 wrap = false
+
+[[minted]]
+name = "work"
+method = "GET"
+paths = "/work"
+field = "/packed"
+inside = "/with/token"
+placements = "header authorization Bearer"
+wrap = true
 "#;
 const SECRET: &str = "ses_0123456789abcdefghijABCDEFGHIJ";
 const TICKET: &str = "tick-0123456789abcdef";
@@ -260,5 +269,38 @@ fn a_container_registrys_token_is_a_stand_in_at_the_registry() {
         assert!(setup.now().is_swapped_at(&setup.grants, &used.parse().unwrap()));
         assert!(!setup.now().is_swapped_at(&setup.grants, &elsewhere.parse().unwrap()));
         assert!(!setup.now().is_swapped_at(&Grants::default(), &used.parse().unwrap()));
+    }
+}
+
+#[test]
+fn one_inside_of_base64url_of_json_is_a_stand_in_with_the_claims() {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+
+    let setup = Setup::new();
+    let jwt = |claims: &str| {
+        let part = |text: &str| BASE64.encode(text);
+        format!("{}.{}.{}", part(r#"{"alg":"RS256"}"#), part(claims), part(&"s".repeat(64)))
+    };
+    let real = format!("ses-si-{}", jwt(r#"{"session_id":"one","exp":4102444800}"#));
+    let packed = BASE64.encode(format!(r#"{{"version":1,"with":{{"token":"{real}"}},"url":"https://x"}}"#));
+    let got = setup.settle("GET", "/work", &format!(r#"{{"id":"w","packed":"{packed}"}}"#)).unwrap();
+    let got: serde_json::Value = serde_json::from_str(&got).unwrap();
+    let inner = BASE64.decode(got["packed"].as_str().unwrap()).unwrap();
+    let inner: serde_json::Value = serde_json::from_slice(&inner).unwrap();
+    assert_eq!((&inner["version"], &inner["url"], &got["id"]), (&1.into(), &"https://x".into(), &"w".into()));
+    let stand_in = inner["with"]["token"].as_str().unwrap();
+    let (claims, signature) = real.rsplit_once('.').unwrap();
+    assert!(stand_in.starts_with(claims) && !stand_in.ends_with(signature), "{stand_in}");
+    let bearer = |word: &str| format!("Bearer {word}");
+    assert_eq!(setup.sent(HOST, "authorization", &bearer(stand_in)), Ok(Some(bearer(&real))));
+    assert_eq!(setup.sent(HOST, "authorization", &bearer(&real)), Err(Reason::RealCredential));
+    // Nothing to do, and what cannot be told.
+    for body in ["null", r#"{"packed":null}"#, r#"{"packed":""}"#, r#"{"packed":"e30"}"#] {
+        assert_eq!(setup.settle("GET", "/work", body).unwrap(), body);
+    }
+    for packed in ["not base64!", "bm90IGpzb24"] {
+        let body = format!(r#"{{"packed":"{packed}"}}"#);
+        assert!(matches!(setup.settle("GET", "/work", &body), Err(MintError::Body(_))), "{packed}");
     }
 }

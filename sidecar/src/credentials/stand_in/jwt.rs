@@ -35,9 +35,9 @@ pub(super) fn parts(text: &str) -> Option<Vec<Part<'_>>> {
     ])
 }
 
-/// All but the signature. None if `text` is no JWT with a signature.
+/// All but the signature. None if `text` is no JWT with a signature, nor one behind a word, as `sk-ant-si-eyJ…`.
 pub(super) fn as_it_is(text: &str) -> Option<Vec<Part<'_>>> {
-    parts(text)?;
+    parts(text).or_else(|| parts(text.get(text.find("-eyJ")? + 1..)?))?;
     let (kept, signature) = text.split_at(text.rfind('.')? + 1);
     let length = signature.len();
     Some(vec![
