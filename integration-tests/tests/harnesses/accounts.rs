@@ -71,15 +71,26 @@ impl Login {
         self.tool.agent().annotation("understudy.secrets", &self.secret())
     }
 
+    /// Its declaration.
+    fn table(&self) -> String {
+        let Self { name, like, tool, .. } = self;
+        let (secret, harness) = (self.secret(), tool.harness);
+        format!(
+            "[{secret}]\nlike = \"{like}\"\naccount = \"{name}\"\ngrant-to = {{ harnesses = [\"{harness}\"] }}\n"
+        )
+    }
+
+    /// Takes its declaration back: others, which do not say whose login they want, then need not choose.
+    fn forget(&self) {
+        stand().take_back(&self.table()).unwrap();
+        let secret = self.secret();
+        until("its end", || Ok(!stand().operator(&["secrets"])?.success()?.contains(&secret))).unwrap();
+    }
+
     /// Imports it, and waits until it was renewed.
     pub(crate) fn import(&self) {
-        let Self { name, format, like, .. } = self;
-        let (harness, secret) = (self.tool.harness, self.secret());
-        stand()
-            .declare(&format!(
-                "[{secret}]\nlike = \"{like}\"\naccount = \"{name}\"\ngrant-to = {{ harnesses = [\"{harness}\"] }}\n"
-            ))
-            .unwrap();
+        let Self { name, format, .. } = self;
+        stand().declare(&self.table()).unwrap();
         let import = ["login", "import", format, "--account", name];
         let told = stand().operator_reads(&import, self.file().as_bytes()).unwrap();
         assert!(told.stdout.contains("is renewed at once"), "{}", told.text());
@@ -260,4 +271,5 @@ fn gemini_cli_answers_with_an_account_of_google_that_is_renewed_all_along() {
         tool: Tool { answer: "MOCK-OK at cloudcode-pa.googleapis.com", ..crate::google::GEMINI },
     };
     login.prove();
+    login.forget();
 }
