@@ -61,10 +61,15 @@ matrix: packages ## writes docs/matrix.md as the tests find it (root or sudo)
 fuzz: packages ## a minute of fuzzing for each parser of bytes that are not trusted
 	integration-tests/fuzz/run 60
 
-.PHONY: check
-check: ## format, lints, unit tests
-	$(CARGO) fmt --check
+# What plain `cargo test` does not run is no part of --all-targets either.
+.PHONY: lint
+lint: ## clippy, with warnings denied, of everything
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --test podman --test failures --test harnesses --test managed --test quadlet --test long -- -D warnings
+
+.PHONY: check
+check: lint ## format, lints, unit tests
+	$(CARGO) fmt --check
 	$(CARGO) test --workspace --lib --bins
 	@if command -v shellcheck >/dev/null; then shellcheck $(MACHINE)/* integration-tests/images/* $(PACKAGE)/* integration-tests/demo integration-tests/bench .ci/run; \
 	else echo "check: shellcheck is not installed; shell scripts were not looked at"; fi

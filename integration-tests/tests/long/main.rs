@@ -14,8 +14,8 @@ use std::fs;
 use std::time::Duration;
 
 use understudy_control::{Client, ControlDirectory, Prepare, Reply, Request, User};
-use understudy_integration_tests::podman::{run, until};
-use understudy_integration_tests::stand::{Agent, Stand, as_owner};
+use understudy_integration_tests::podman::until;
+use understudy_integration_tests::stand::{Agent, Stand};
 
 fn stand() -> &'static Stand {
     Stand::shared().unwrap()

@@ -33,10 +33,10 @@ fn changed(request: &Request) -> &'static [&'static str] {
 }
 
 fn curl(version: &str, (name, path, options): (&str, &str, &str), direct: bool) -> String {
-    let directly = format!("--cacert /ca.crt --resolve api.example:443:127.0.0.1");
+    let directly = "--cacert /ca.crt --resolve api.example:443:127.0.0.1";
     format!(
         "curl -sSi --path-as-is {version} {} -H \"x-api-key: $KEY\" 'https://api.example{path}?{name}{version}' {options}",
-        if direct { &directly } else { "" }
+        if direct { directly } else { "" }
     )
 }
 

@@ -38,7 +38,7 @@ fn ended(container: &Container) -> String {
 /// Processes on the host that are in the container's mount namespace and are not the container's: the hook's.
 fn watchers(container: &Container) -> Vec<PathBuf> {
     let of = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
-    let theirs = of(&container.pid().unwrap().to_string()).expect("the container's namespace cannot be seen");
+    let theirs = of(&container.pid().unwrap().to_string()).unwrap();
     let all = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     all.filter(|at| {
         let command = fs::read(at.join("cmdline")).unwrap_or_default();
