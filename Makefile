@@ -31,12 +31,14 @@ test: packages ## all tests but the long ones, on crun and runc
 	$(CARGO) test --workspace
 	integration-tests/images/build
 	integration-tests/images/clis
-	$(MACHINE)/run-tests crun runc
+	$(MACHINE)/run-tests crun
+	TESTS="podman failures" $(MACHINE)/run-tests runc
 
 .PHONY: test-all
 test-all: test test-bed ## all tests, the long ones, fuzzing and the test bed included
 	integration-tests/images/clis all
 	IGNORED=1 TESTS=harnesses $(MACHINE)/run-tests crun
+	TESTS=harnesses $(MACHINE)/run-tests runc
 	PATH="$$(integration-tests/images/s3):$$(integration-tests/images/tokens):$$(integration-tests/images/postgres):$$PATH" $(CARGO) test -p understudy --test proxy -- --ignored
 	integration-tests/images/build clients
 	integration-tests/images/postgres image
