@@ -153,7 +153,7 @@ fn holds_one(value: &Value) -> bool {
 proptest! {
     #[test]
     fn no_token_goes_on_wherever_it_is(value in any_json()) {
-        let opened = beside(json!({"more": value.clone(), "auth": value.clone()}));
+        let opened = beside(json!({"more": value, "auth": value}));
         match opened {
             Ok(opened) => {
                 prop_assert!(!holds_one(&opened));
