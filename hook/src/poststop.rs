@@ -10,6 +10,7 @@ use crate::generation;
 use crate::installation::Installation;
 use crate::reap;
 use crate::record::Record;
+use crate::refusals;
 use crate::sidecar;
 use crate::state::State;
 
@@ -27,6 +28,7 @@ pub(crate) fn detach(state: &Path, stdin: impl io::Read) -> Result<ExitCode> {
         sidecar::detach(&installation, &id).context("the sidecar was not told yet")?;
         Record::remove(&installation, &id)?;
     }
+    refusals::forget_silent(&installation, &id)?;
     generation::keep(&installation);
     reap::run(&installation);
     Ok(ExitCode::SUCCESS)

@@ -72,6 +72,15 @@ pub(crate) fn said_by_hooks(installation: &Installation, id: &ContainerId) -> Re
     Ok(path)
 }
 
+/// The container has gone: a file in which its hooks said nothing is of no use.
+pub(crate) fn forget_silent(installation: &Installation, id: &ContainerId) -> Result<()> {
+    let path = installation.refusals().join(format!("{id}.stderr"));
+    if !fs::symlink_metadata(&path).is_ok_and(|file| file.is_file() && file.len() == 0) {
+        return Ok(());
+    }
+    fs::remove_file(&path).with_context(|| format!("{} cannot be removed", path.display()))
+}
+
 /// Newest first. Files that are not ours or are damaged are left out.
 pub(crate) fn all(installation: &Installation) -> Vec<Note> {
     let mut notes: Vec<Note> = files(&installation.refusals(), "json")
@@ -170,5 +179,12 @@ mod tests {
         assert!(all[0].time > 0);
         said_by_hooks(&installation, &id(1)).unwrap();
         assert!(said(&installation).is_empty());
+        fs::write(&path, "again\n").unwrap();
+        forget_silent(&installation, &id(1)).unwrap();
+        assert!(path.exists());
+        fs::write(&path, "").unwrap();
+        forget_silent(&installation, &id(1)).unwrap();
+        assert!(!path.exists());
+        forget_silent(&installation, &id(1)).unwrap();
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
 use http_body_util::{BodyExt, StreamBody};
@@ -20,6 +20,12 @@ use super::routes::{Body, whole};
 
 /// What the machine polls with.
 pub const ENVIRONMENT_SECRET: &str = "sk-ant-env01-the-mock-made-this-environment-secret-0123456789abcdef";
+/// What comes with the work beside the token of the session: of an account, of a repository, in a variable.
+pub const OTHER_TOKENS: [&str; 3] = [
+    "sk-ant-oat01-the-mock-made-this-token-of-an-account-0123456789",
+    "ghs_theMockMadeThisTokenOfARepository0123456",
+    "a-short-one",
+];
 /// What is asked in the session, and what the model's mock says of it.
 const QUESTION: &str = "say codeword-from-afar";
 pub const ANSWER: &str = "MOCK-OK from bearer codeword-from-afar";
@@ -100,8 +106,15 @@ impl RemoteControl {
             tokio::time::sleep(POLL).await;
             return whole(StatusCode::NO_CONTENT, "application/json", "");
         }
+        let source = json!({ "type": "git_repository",
+            "git_info": { "type": "github", "repo": "o/r", "ref": "main", "token": OTHER_TOKENS[1] } });
+        let servers = json!({ "mcpServers": {} });
         let secret = json!({ "version": 1, "session_ingress_token": session_token(),
-            "api_base_url": "https://api.anthropic.com", "sources": [], "auth": [], "use_code_sessions": true });
+            "api_base_url": "https://api.anthropic.com", "sources": [source],
+            "auth": [{ "type": "account", "token": OTHER_TOKENS[0] }],
+            "environment_variables": { "GH_TOKEN": OTHER_TOKENS[2] },
+            "claude_code_args": { "model": "claude-sonnet-4-5-20250929" },
+            "mcp_config": { "content": BASE64_STANDARD.encode(servers.to_string()) }, "use_code_sessions": true });
         let work = json!({ "id": "work_mock0001", "type": "work", "environment_id": ENVIRONMENT, "state": "pending",
             "data": { "type": "session", "id": SESSION }, "created_at": "2026-01-01T00:00:00Z",
             "secret": BASE64_URL_SAFE_NO_PAD.encode(secret.to_string()) });

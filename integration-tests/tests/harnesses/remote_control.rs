@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use understudy_integration_tests::mock::remote_control::{ANSWER, ENVIRONMENT_SECRET, session_token};
+use understudy_integration_tests::mock::remote_control::{
+    ANSWER, ENVIRONMENT_SECRET, OTHER_TOKENS, session_token,
+};
 use understudy_integration_tests::mock::{Entry, Request};
 use understudy_integration_tests::podman::{Container, until_within};
 use understudy_integration_tests::stand::Agent;
@@ -62,7 +64,8 @@ fn a_session_from_afar_is_served_and_no_token_of_it_is_inside() {
         assert!(came > 0 && came == requests.len(), "{path}: {came} of {}", requests.len());
     }
     // The machine and the session live.
-    let real = login.all();
+    let mut real = login.all();
+    real.extend(OTHER_TOKENS.map(str::to_owned));
     crate::hunt_for(&container, &real.iter().map(String::as_str).collect::<Vec<_>>());
     let living = container.exec(&["pgrep", "--full", "--count", "claude"]).unwrap().stdout;
     assert!(living.trim().parse::<u32>().unwrap() > 1, "{living}");

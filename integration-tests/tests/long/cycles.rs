@@ -58,7 +58,9 @@ fn assert_nothing_is_left(before: &BTreeMap<&'static str, usize>) {
         now.into_iter().filter(|(what, count)| *count > before[what]).collect::<Vec<_>>()
     };
     let settled = (0..4).any(|_| until("what is left", || Ok(more().is_empty())).is_ok());
-    assert!(settled, "{before:?} became more: {:?}", more());
+    let runtime = stand().paths.control.parent().unwrap().display().to_string();
+    let files = || run(as_owner("find").arg(&runtime), b"").unwrap().text();
+    assert!(settled, "{before:?} became more: {:?}\n{}", more(), files());
 }
 
 #[test]

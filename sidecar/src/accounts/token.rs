@@ -264,7 +264,7 @@ pub(crate) fn looks_like_a_token(name: &str, value: &Value) -> Option<String> {
     }
 }
 
-fn telling_name(name: &str) -> bool {
+pub(crate) fn telling_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["token", "secret", "password", "credential", "assertion", "jwt", "api_key", "apikey", "cookie"]
         .iter()
@@ -272,7 +272,7 @@ fn telling_name(name: &str) -> bool {
 }
 
 /// A long word of letters and digits that is no UUID, name, address or list of words.
-fn telling_value(text: &str) -> bool {
+pub(crate) fn telling_value(text: &str) -> bool {
     let letter =
         |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~');
     let uuid = text.len() == 36 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');

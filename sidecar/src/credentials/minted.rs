@@ -3,6 +3,7 @@
 //! an agent can have any word said to it.
 
 mod answer;
+mod beside;
 mod found;
 
 use std::borrow::Cow;

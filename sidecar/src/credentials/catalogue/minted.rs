@@ -16,8 +16,8 @@ pub struct Minted {
     pub paths: Vec<PathPattern>,
     /// Of the answer, which is JSON. Of several that are for one field there, the first counts.
     pub field: Pointer,
-    /// Where it is in that field, if the field is base64url of a JSON object.
-    pub inside: Option<Pointer>,
+    /// If the field is base64url of a JSON object that holds it.
+    pub inside: Option<Inside>,
     /// Empty: the host that made it.
     pub used_at: Vec<HostPattern>,
     /// All of them in headers; never empty.
@@ -26,6 +26,16 @@ pub struct Minted {
     pub wrap: bool,
     /// Whether the provider's documentation says so.
     pub confirmed: bool,
+}
+
+/// An encoded object with a credential, and what may stand beside that. What else looks like a credential is none that is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inside {
+    pub at: Pointer,
+    /// Members with long words that are no credentials: names of models, paths. Names and known shapes still tell.
+    pub harmless: Vec<String>,
+    /// Members that clients do not read: they are taken out.
+    pub left_out: Vec<String>,
 }
 
 impl Minted {

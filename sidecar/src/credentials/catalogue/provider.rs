@@ -12,7 +12,7 @@ use understudy_policies::{DocumentError, HostPattern, PathPattern};
 use super::endpoint::{Creates, Endpoint};
 use super::key_login::{KeyLogin, RawKeyLogin};
 use super::login_file::LoginFile;
-use super::minted::Minted;
+use super::minted::{Inside, Minted};
 use super::mutation::{Mutation, is_name};
 use super::oauth::{Oauth, RawOauth};
 use super::pattern::Pattern;
@@ -180,6 +180,8 @@ struct RawMinted {
     paths: Spanned<OneOrMany<String>>,
     field: Spanned<String>,
     inside: Option<Spanned<String>>,
+    harmless: Option<Spanned<OneOrMany<String>>>,
+    left_out: Option<Spanned<OneOrMany<String>>>,
     used_at: Option<Spanned<OneOrMany<String>>>,
     placements: Spanned<OneOrMany<String>>,
     wrap: bool,
@@ -382,7 +384,16 @@ impl Source<'_> {
             parsed.map_err(|error| self.error(written, format!("`{key}`: {error}")))
         };
         let field = pointer("field", &raw.field)?;
-        let inside = raw.inside.as_ref().map(|written| pointer("inside", written)).transpose()?;
+        let at = raw.inside.as_ref().map(|written| pointer("inside", written)).transpose()?;
+        if let (None, Some(list)) = (&at, raw.harmless.as_ref().or(raw.left_out.as_ref())) {
+            return Err(
+                self.error(list, "`harmless` and `left-out` are members of what `inside` points into")
+            );
+        }
+        let members =
+            |list: Option<Spanned<OneOrMany<String>>>| list.map_or_else(Vec::new, |list| list.into_inner().0);
+        let (harmless, left_out) = (members(raw.harmless), members(raw.left_out));
+        let inside = at.map(|at| Inside { at, harmless, left_out });
         let placement = |text: &String| match text.parse() {
             Ok(placement @ Placement::Header { .. }) => Ok(placement),
             Ok(_) => Err(self.error(&raw.placements, "`placements`: what is minted stands in a header")),
@@ -526,6 +537,11 @@ access = "/TOKEN"
                 "field = \"/session\"",
                 "field = \"/session\"\ninside = \"x\"",
                 "29:10: `inside`: not a JSON pointer",
+            ),
+            (
+                "field = \"/session\"",
+                "field = \"/session\"\nleft-out = \"x\"",
+                "29:12: `harmless` and `left-out` are members",
             ),
             ("header x-session", "cookie x", "29:14: `placements`: what is minted stands in a header"),
             ("wrap = true", "wrp = true", "30:1: unknown key `wrp`; did you mean `wrap`?"),

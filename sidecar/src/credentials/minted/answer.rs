@@ -9,6 +9,7 @@ use serde_json::Value;
 use understudy_policies::{HostName, HostPattern, RequestPath};
 use zeroize::Zeroizing;
 
+use super::beside::around;
 use super::found::Found;
 use crate::accounts::token::looks_like_a_token;
 use crate::credentials::assertions::unique::Members;
@@ -32,7 +33,7 @@ pub struct Minting {
 }
 
 /// Why an answer must not go on: a credential could be in it that the container must not have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MintError {
     #[error("it should hold a credential for a session, and is not JSON that can be told: {0}")]
     Body(FieldError),
@@ -42,6 +43,12 @@ pub enum MintError {
     Shape,
     #[error("it has a field that looks like a token and is not known")]
     Undeclared,
+    #[error("what it encodes has no credential for a session where one is known")]
+    Absent,
+    #[error(
+        "what it encodes has `{0}`, which looks like a credential and is not known: the container must not have it"
+    )]
+    Beside(String),
 }
 
 impl Minting {
@@ -85,6 +92,9 @@ impl Minting {
         now: Instant,
     ) -> Result<Zeroizing<Vec<u8>>, MintError> {
         self.no_other_token(body)?;
+        if self.fields.iter().any(|declared| declared.inside.is_some()) {
+            around(body, &self.fields, vault.catalogue())?;
+        }
         let mut out = Zeroizing::new(body.to_vec());
         let mut settled = Vec::new();
         for declared in &self.fields {
@@ -93,7 +103,7 @@ impl Minting {
                 continue;
             }
             settled.push(place);
-            let Some(found) = Found::of(&out, declared)? else { continue };
+            let Some(found) = Found::of(&out, declared, &self.fields, vault.catalogue())? else { continue };
             let text = &found.text;
             if text.is_empty() || vault.is_stand_in(text) || vault.real_value_in(text.as_bytes()).is_some() {
                 continue;

@@ -7,8 +7,11 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use zeroize::Zeroizing;
 
 use super::answer::MintError;
-use crate::credentials::body::{FieldError, json};
+use super::beside::opened;
+use crate::credentials::body::json;
+use crate::credentials::catalogue::Catalogue;
 use crate::credentials::catalogue::minted::Minted;
+use crate::credentials::placement::Pointer;
 
 pub(super) struct Found {
     /// Of the body.
@@ -19,8 +22,13 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// None if the body has no such field.
-    pub(super) fn of(body: &[u8], declared: &Minted) -> Result<Option<Self>, MintError> {
+    /// None if the body has no such field. `known` are all that is declared for this answer.
+    pub(super) fn of(
+        body: &[u8],
+        declared: &Minted,
+        known: &[Minted],
+        catalogue: &Catalogue,
+    ) -> Result<Option<Self>, MintError> {
         let Some(field) = json::find(body, &declared.field).map_err(MintError::Body)? else {
             return Ok(None);
         };
@@ -29,11 +37,15 @@ impl Found {
         let Some(inside) = declared.inside.as_ref().filter(|_| !text.is_empty()) else {
             return Ok(Some(Self { range, text, around: None }));
         };
-        let decoded = BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('='));
-        let decoded = Zeroizing::new(decoded.map_err(|_| MintError::Body(FieldError::Malformed))?);
-        let Some(field) = json::find(&decoded, inside).map_err(MintError::Body)? else { return Ok(None) };
+        let same = known.iter().filter(|other| other.field == declared.field);
+        let places: Vec<&Pointer> = same.filter_map(|other| Some(&other.inside.as_ref()?.at)).collect();
+        let opened = opened(&text, inside, &places, catalogue)?;
+        let field = json::find(&opened, &inside.at).map_err(MintError::Body)?.ok_or(MintError::Absent)?;
         let text = Zeroizing::new(field.value.ok_or(MintError::NoText)?);
-        Ok(Some(Self { range, text, around: Some((decoded, field.range)) }))
+        if text.is_empty() {
+            return Err(MintError::Absent);
+        }
+        Ok(Some(Self { range, text, around: Some((opened, field.range)) }))
     }
 
     /// The body with a stand-in of the credential.

@@ -35,6 +35,8 @@ method = "GET"
 paths = "/work"
 field = "/packed"
 inside = "/with/token"
+harmless = "args"
+left-out = ["auth", "sources"]
 placements = "header authorization Bearer"
 wrap = true
 "#;
@@ -296,11 +298,31 @@ fn one_inside_of_base64url_of_json_is_a_stand_in_with_the_claims() {
     assert_eq!(setup.sent(HOST, "authorization", &bearer(stand_in)), Ok(Some(bearer(&real))));
     assert_eq!(setup.sent(HOST, "authorization", &bearer(&real)), Err(Reason::RealCredential));
     // Nothing to do, and what cannot be told.
-    for body in ["null", r#"{"packed":null}"#, r#"{"packed":""}"#, r#"{"packed":"e30"}"#] {
+    for body in ["null", r#"{"packed":null}"#, r#"{"packed":""}"#] {
         assert_eq!(setup.settle("GET", "/work", body).unwrap(), body);
     }
     for packed in ["not base64!", "bm90IGpzb24"] {
         let body = format!(r#"{{"packed":"{packed}"}}"#);
         assert!(matches!(setup.settle("GET", "/work", &body), Err(MintError::Body(_))), "{packed}");
     }
+    // Then what else is there could be what the container must not have.
+    let packing = |inner: &str| format!(r#"{{"packed":"{}"}}"#, BASE64.encode(inner));
+    for inner in ["{}", r#"{"with":{}}"#, r#"{"with":{"token":null}}"#, r#"{"with":{"token":""}}"#] {
+        assert_eq!(setup.settle("GET", "/work", &packing(inner)), Err(MintError::Absent), "{inner}");
+    }
+    assert_eq!(
+        setup.settle("GET", "/work", &packing(r#"{"with":{"token":{"x":1}}}"#)),
+        Err(MintError::NoText)
+    );
+    for (body, at) in [
+        (packing(&format!(r#"{{"with":{{"token":"{real}","secret":"x"}}}}"#)), "with/secret"),
+        (format!(r#"{{"packed":"","data":{{"token":"{real}"}}}}"#), "data/token"),
+    ] {
+        assert_eq!(setup.settle("GET", "/work", &body), Err(MintError::Beside(at.to_owned())), "{body}");
+    }
+    let body = packing(&format!(r#"{{"auth":[{{"token":"{SECRET}"}}],"with":{{"token":"{real}"}}}}"#));
+    let got: serde_json::Value = serde_json::from_str(&setup.settle("GET", "/work", &body).unwrap()).unwrap();
+    let inner = BASE64.decode(got["packed"].as_str().unwrap()).unwrap();
+    let inner: serde_json::Value = serde_json::from_slice(&inner).unwrap();
+    assert_eq!(inner, serde_json::json!({"with": {"token": stand_in}}));
 }
