@@ -26,8 +26,13 @@ time.sleep(1000)
 
 fn holder(project: &Project, opened: &str, how: &str, write: &str) -> Container {
     let program = HOLDER.replace("OPENED", opened).replace("HOW", how).replace("WRITE", write);
-    let container = project.agent().start(&["python3", "-c", &program]).unwrap();
-    until("the descriptor", || Ok(container.exec(&["test", "-e", "/tmp/held"])?.code == Some(0))).unwrap();
+    started(project, &["python3", "-c", &program])
+}
+
+/// Once its program runs: what is replaced before that has the start refused.
+fn started(project: &Project, program: &[&str]) -> Container {
+    let container = project.agent().start(program).unwrap();
+    until("its program", || Ok(container.exec(&["test", "-e", "/tmp/held"])?.code == Some(0))).unwrap();
     container
 }
 
@@ -144,7 +149,7 @@ fn a_directory_that_is_made_anew_ends_the_container_and_one_that_only_goes_does_
         ("rm -rf work/.claude", false),
     ] {
         let project = Project::new();
-        let container = project.agent().start(&["sleep", "1000"]).unwrap();
+        let container = started(&project, &["sh", "-c", "touch /tmp/held; sleep 1000"]);
         project.host(host);
         if ends {
             assert!(ended(&container).contains("entered the new directory"), "{host}");
