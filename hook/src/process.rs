@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use anyhow::{Context as _, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// A live process, held by a pidfd.
@@ -52,12 +53,19 @@ impl Process {
 
     /// Whatever was read from its `/proc` directory before this succeeded belongs to this process.
     pub(crate) fn check_alive(&self) -> Result<()> {
-        let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
-        let ended = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).map_err(io::Error::from)?;
-        if ended != 0 {
+        if self.has_ended(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? {
             bail!("process {} has ended", self.pid());
         }
         Ok(())
+    }
+
+    /// Waits that long at the most; without a limit it can be that it was interrupted.
+    pub(crate) fn has_ended(&self, limit: Option<&Timespec>) -> Result<bool> {
+        let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
+        match poll(&mut fds, limit) {
+            Err(Errno::INTR) if limit.is_none() => Ok(false),
+            ended => Ok(ended.map_err(io::Error::from)? != 0),
+        }
     }
 }
 
@@ -67,7 +75,7 @@ pub(crate) fn runs(pid: i32, wanted: u64) -> io::Result<bool> {
         Ok(stat) => Ok(start_time(&stat) == Some(wanted)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         // The process ended between open and read (ESRCH).
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => Ok(false),
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -1,9 +1,13 @@
 //! The one module with `unsafe`: system calls that no safe wrapper offers.
 #![allow(unsafe_code)]
 
+mod lease;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::{Duration, Instant};
+
+pub use lease::{ReadLease, Wanted};
 
 /// `SO_NETNS_COOKIE` of socket(7): a number that names the network namespace a socket was made in, never used
 /// twice while the kernel runs. `ENOPROTOOPT` before Linux 5.14.
@@ -131,49 +135,9 @@ pub fn close_inherited() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether somebody has the regular file open for writing, or mapped so that it can be written: a read lease on it
-/// (fcntl(2), `F_SETLEASE`) is given only if nobody does. It is taken back at once. Whoever opens the file in between is held up for that long, and
-/// this process told by a signal, which it must not mind: see [`mind_no_leases`]. For the file's owner, and those who may take
-/// a lease on any.
-pub fn is_open_for_writing(file: impl AsFd) -> io::Result<bool> {
-    let descriptor = file.as_fd().as_raw_fd();
-    // SAFETY: takes numbers only.
-    if unsafe { libc::fcntl(descriptor, libc::F_SETLEASE, libc::F_RDLCK) } == 0 {
-        // SAFETY: as above.
-        unsafe { libc::fcntl(descriptor, libc::F_SETLEASE, libc::F_UNLCK) };
-        return Ok(false);
-    }
-    match io::Error::last_os_error() {
-        error if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-        error => Err(error),
-    }
-}
-
-/// The signal that says that a lease is wanted by another does not end this process.
-pub fn mind_no_leases() {
-    // SAFETY: no handler is installed; the signal is left unheard.
-    unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn who_writes_to_a_file_is_noticed_also_without_a_descriptor() {
-        mind_no_leases();
-        let scratch = tempfile::tempdir().unwrap();
-        let path = scratch.path().join("file");
-        std::fs::write(&path, "text").unwrap();
-        let file = std::fs::File::open(&path).unwrap();
-        assert!(!is_open_for_writing(&file).unwrap());
-        let writer = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-        assert!(is_open_for_writing(&file).unwrap());
-        drop(writer);
-        assert!(!is_open_for_writing(&file).unwrap());
-        let null = std::fs::File::open("/dev/null").unwrap();
-        assert!(is_open_for_writing(&null).is_err());
-    }
 
     #[test]
     fn variables_stay_where_another_thread_could_be_reading_them() {

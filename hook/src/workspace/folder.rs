@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, mkdi
 use rustix::io::Errno;
 
 /// Configurations of git's are some hundred bytes.
-const LARGEST: u64 = 1024 * 1024;
+pub(crate) const LARGEST: u64 = 1024 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Folder(OwnedFd);

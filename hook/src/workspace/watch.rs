@@ -3,11 +3,15 @@
 //! `git config`, and editors, write a new file and rename it over the old one; the kernel then takes away what is mounted on
 //! the old one, in every mount namespace, and the container could write the new one. So each container with guards has a
 //! process on the host, in the container's mount namespace, that is told of each such rename (inotify(7) tells by inode,
-//! whoever does it), lies a guard over the new file, and then judges what may have happened in between. A container that may
-//! have used the moment is ended, and `why` says so.
+//! whoever does it), lies a guard over the new file, keeps everybody from opening that for writing (a lease, fcntl(2)), and then
+//! judges what may have happened in between. A container that may have used the moment, or that may write the file later by a
+//! descriptor from then, is ended, and `why` says so.
 
+mod events;
+mod inode;
 mod judge;
 mod start;
+mod target;
 mod tree;
 
 use std::ffi::OsStr;
@@ -20,11 +24,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, Signal, fchdir, getrlimit, pidfd_send_signal, setrlimit, setsid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
-use understudy_control::{ContainerId, Refusal, sys};
+use understudy_control::sys::{self, Wanted};
+use understudy_control::{ContainerId, Refusal};
 
 use self::judge::Tampered;
 use self::tree::Tree;
@@ -69,11 +75,12 @@ struct Watch {
     task: Task,
     process: Process,
     home: std::os::fd::OwnedFd,
+    wanted: Wanted,
     tree: Tree,
 }
 
 fn prepared(state: &Path) -> Result<Watch> {
-    sys::mind_no_leases();
+    let wanted = Wanted::listen().context("whether a lease is wanted cannot be listened for")?;
     // Not when it leads a group already, and then it has a session of its own.
     let _ = setsid();
     let mut text = Vec::new();
@@ -107,7 +114,7 @@ fn prepared(state: &Path) -> Result<Watch> {
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;
     dup2_stderr(&nothing)?;
-    Ok(Watch { installation, task, process, home, tree })
+    Ok(Watch { installation, task, process, home, wanted, tree })
 }
 
 impl Watch {
@@ -130,15 +137,22 @@ impl Watch {
             let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(AGAIN.subsec_nanos()) };
             let timeout = self.tree.is_waiting().then_some(&timeout);
             let mut fds = [
-                PollFd::new(self.tree.events(), PollFlags::IN),
+                PollFd::new(self.tree.events().queue(), PollFlags::IN),
                 PollFd::from_borrowed_fd(self.process.handle(), PollFlags::IN),
+                PollFd::new(&self.wanted, PollFlags::IN),
             ];
             match poll(&mut fds, timeout) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(io::Error::from(errno).into()),
             }
             if !fds[1].revents().is_empty() {
                 return Ok(None);
+            }
+            if !fds[2].revents().is_empty() {
+                self.wanted.heard()?;
+                if let Some(tampered) = self.tree.wanted()? {
+                    return Ok(Some(tampered));
+                }
             }
             if let Some(tampered) = self.tree.settle(Instant::now())? {
                 return Ok(Some(tampered));
@@ -146,12 +160,21 @@ impl Watch {
         }
     }
 
-    /// First it ends the container, then it says why.
+    /// First it ends the container, then it says why. Once nothing of it is left, this process may end, and lets go of the files
+    /// that it holds.
     fn end(&self, why: &Refusal) -> Result<ExitCode> {
         let killed = pidfd_send_signal(self.process.handle(), Signal::KILL);
         move_into_link_name_space(self.home.as_fd(), Some(LinkNameSpaceType::Mount))?;
-        refusals::note(&self.installation, &self.task.id, self.task.name.as_deref(), why)?;
-        killed.map_err(io::Error::from).context("the container's process cannot be ended")?;
+        let noted = refusals::note(&self.installation, &self.task.id, self.task.name.as_deref(), why);
+        match killed {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(errno) => {
+                return Err(io::Error::from(errno)).context("the container's process cannot be ended");
+            }
+        }
+        // The first of its pid namespace, which no other container shares: the kernel has ended all others in it by then.
+        while !self.process.has_ended(None)? {}
+        noted?;
         Ok(ExitCode::FAILURE)
     }
 }

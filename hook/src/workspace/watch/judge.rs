@@ -52,23 +52,13 @@ impl Since {
     }
 }
 
-/// As it lies there, guarded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
-    File(File),
-    Directory {
-        empty: bool,
-        /// What is in it is run because of its name.
-        hooks: bool,
-    },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct File {
+/// A file as it lies there, guarded.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Somebody has it open for writing: nothing else is known yet.
+    pub(super) open: bool,
     /// Names that it has.
     pub(super) links: u64,
-    /// Somebody has it open for writing.
-    pub(super) open: bool,
     /// Settings by which git runs a program and that were not there before.
     pub(super) commands: Vec<String>,
     /// It makes git look elsewhere than before.
@@ -104,8 +94,10 @@ pub(super) enum Reason {
     Commands(String),
     #[error("it leads git elsewhere than before")]
     Elsewhere,
-    #[error("what is in the new one may be the container's")]
-    Content,
+    #[error("the container may have entered the new directory before that could be guarded")]
+    Directory,
+    #[error("somebody then opened it for writing")]
+    Wanted,
     #[error("so much happened that it could not be followed")]
     Unseen,
 }
@@ -116,30 +108,24 @@ pub(super) fn judged(since: &Since, found: &Found, waited: Duration) -> Verdict 
         return Verdict::Tampered(Reason::Unseen);
     }
     let moved = since.moved_in > 0;
-    let reason = match found {
-        Found::Directory { empty, hooks } => ((moved || *hooks) && !empty).then_some(Reason::Content),
-        Found::File(file) => {
-            // Two renames of git's configuration are git's as a rule, and settings tell; of other files they are not.
-            let again =
-                since.removed || (since.moved_in + u32::from(since.made) > 1 && !file.git_configuration);
-            // What is moved in is complete. What is made in its place has yet to be written.
-            let written = moved && since.written;
-            if again {
-                Some(Reason::Again)
-            } else if written {
-                Some(Reason::Written)
-            } else if file.links > 1 {
-                Some(Reason::Linked)
-            } else if file.open && (moved || waited > PATIENCE) {
-                Some(Reason::Open)
-            } else if file.open {
-                return Verdict::Wait;
-            } else if !file.commands.is_empty() {
-                Some(Reason::Commands(file.commands.join(", ")))
-            } else {
-                file.leads_elsewhere.then_some(Reason::Elsewhere)
-            }
-        }
+    // Two renames of git's configuration are git's as a rule, and settings tell; of other files they are not.
+    let again = since.removed || (since.moved_in + u32::from(since.made) > 1 && !found.git_configuration);
+    // What is moved in is complete. What is made in its place has yet to be written.
+    let written = moved && since.written;
+    let reason = if again {
+        Some(Reason::Again)
+    } else if written {
+        Some(Reason::Written)
+    } else if found.open && (moved || waited > PATIENCE) {
+        Some(Reason::Open)
+    } else if found.open {
+        return Verdict::Wait;
+    } else if found.links > 1 {
+        Some(Reason::Linked)
+    } else if !found.commands.is_empty() {
+        Some(Reason::Commands(found.commands.join(", ")))
+    } else {
+        found.leads_elsewhere.then_some(Reason::Elsewhere)
     };
     reason.map_or(Verdict::Stands, Verdict::Tampered)
 }
@@ -155,13 +141,17 @@ pub(super) struct Tampered {
 impl Tampered {
     pub(super) fn told(&self) -> Refusal {
         let Self { path, reason } = self;
+        let again = match reason {
+            Reason::Wanted => "if that was you, with an editor that saves in place, or all in it is yours",
+            _ => "if all in it is yours",
+        };
         Refusal::new(
             format!(
                 "the container was ended: {path} was replaced on the host while the container ran, and {reason}"
             ),
             format!(
                 "look at {path} before you use git or open the project (understudy-hook scan shows what programs of the host \
-                 would run); if all in it is yours, start the container again"
+                 would run); {again}, start the container again"
             ),
         )
     }
@@ -179,12 +169,12 @@ mod tests {
         since
     }
 
-    fn plain() -> File {
-        File { links: 1, open: false, commands: Vec::new(), leads_elsewhere: false, git_configuration: true }
+    fn plain() -> Found {
+        Found { links: 1, git_configuration: true, ..Found::default() }
     }
 
-    fn reason(all: &[Happened], file: File) -> Option<Reason> {
-        match judged(&since(all), &Found::File(file), NOW) {
+    fn reason(all: &[Happened], found: Found) -> Option<Reason> {
+        match judged(&since(all), &found, NOW) {
             Verdict::Tampered(reason) => Some(reason),
             _ => None,
         }
@@ -200,9 +190,9 @@ mod tests {
             &[Gone, Made, Written, Written],
             &[Made],
         ] {
-            assert_eq!(judged(&since(all), &Found::File(plain()), NOW), Verdict::Stands, "{all:?}");
+            assert_eq!(judged(&since(all), &plain(), NOW), Verdict::Stands, "{all:?}");
         }
-        let editor = File { git_configuration: false, ..plain() };
+        let editor = Found { git_configuration: false, ..plain() };
         assert_eq!(reason(&[Gone, MovedIn], editor), None);
     }
 
@@ -211,38 +201,24 @@ mod tests {
         use Happened::{Gone, Made, MovedIn, Unseen, Written};
         assert_eq!(reason(&[MovedIn, Written], plain()), Some(Reason::Written));
         assert_eq!(reason(&[MovedIn, Gone, Made], plain()), Some(Reason::Again));
-        let other = || File { git_configuration: false, ..plain() };
+        let other = || Found { git_configuration: false, ..plain() };
         assert_eq!(reason(&[MovedIn, MovedIn], other()), Some(Reason::Again));
         assert_eq!(reason(&[Gone, Made, MovedIn], other()), Some(Reason::Again));
-        assert_eq!(reason(&[MovedIn], File { open: true, ..plain() }), Some(Reason::Open));
-        assert_eq!(reason(&[MovedIn], File { links: 2, ..plain() }), Some(Reason::Linked));
-        assert_eq!(reason(&[Made], File { links: 2, ..plain() }), Some(Reason::Linked));
-        let commands = File { commands: vec!["core.fsmonitor".into()], ..plain() };
+        assert_eq!(reason(&[MovedIn], Found { open: true, ..plain() }), Some(Reason::Open));
+        assert_eq!(reason(&[MovedIn], Found { links: 2, ..plain() }), Some(Reason::Linked));
+        assert_eq!(reason(&[Made], Found { links: 2, ..plain() }), Some(Reason::Linked));
+        let commands = Found { commands: vec!["core.fsmonitor".into()], ..plain() };
         assert_eq!(reason(&[MovedIn], commands), Some(Reason::Commands("core.fsmonitor".into())));
-        assert_eq!(reason(&[Made], File { leads_elsewhere: true, ..plain() }), Some(Reason::Elsewhere));
+        assert_eq!(reason(&[Made], Found { leads_elsewhere: true, ..plain() }), Some(Reason::Elsewhere));
         assert_eq!(reason(&[Unseen], plain()), Some(Reason::Unseen));
         assert!(since(&[MovedIn, Gone]).was_taken_away() && !since(&[Gone]).was_taken_away());
     }
 
     #[test]
     fn one_that_is_made_in_its_place_may_be_written_for_a_while() {
-        let open = Found::File(File { open: true, ..plain() });
+        let open = Found { open: true, ..plain() };
         let made = since(&[Happened::Gone, Happened::Made, Happened::Written]);
         assert_eq!(judged(&made, &open, NOW), Verdict::Wait);
         assert_eq!(judged(&made, &open, PATIENCE * 2), Verdict::Tampered(Reason::Open));
-    }
-
-    #[test]
-    fn a_directory_is_vouched_for_only_if_it_is_empty() {
-        let found = |empty, hooks| Found::Directory { empty, hooks };
-        let (moved, made) = (since(&[Happened::MovedIn]), since(&[Happened::Made]));
-        let content = Verdict::Tampered(Reason::Content);
-        assert_eq!(judged(&moved, &found(false, false), NOW), content);
-        assert_eq!(judged(&made, &found(false, true), NOW), content);
-        for (since, found) in
-            [(&moved, found(true, true)), (&made, found(true, true)), (&made, found(false, false))]
-        {
-            assert_eq!(judged(since, &found, NOW), Verdict::Stands);
-        }
     }
 }

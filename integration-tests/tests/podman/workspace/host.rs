@@ -15,17 +15,18 @@ use crate::stand;
 /// Renames of the host's that a container races for. More of them if it is asked for.
 const RENAMES: usize = 200;
 
-fn runs(container: &Container) -> bool {
+pub(super) fn runs(container: &Container) -> bool {
     container.inspect("{{.State.Running}}").unwrap() == "true"
 }
 
-fn why(container: &Container) -> String {
+pub(super) fn why(container: &Container) -> String {
     let mut why = Command::new(stand().paths.program("understudy-hook"));
     run(why.args(["why", &container.name]), b"").unwrap().text()
 }
 
-fn ended(container: &Container) -> String {
-    until("its end", || Ok(!runs(container))).unwrap();
+pub(super) fn ended(container: &Container) -> String {
+    let end = until("its end", || Ok(!runs(container)));
+    assert!(end.is_ok(), "it was not ended: {:?} {}", container.logs(), why(container));
     let mut told = String::new();
     until("the reason", || {
         told = why(container);
@@ -67,10 +68,6 @@ fn what_the_host_replaces_stays_guarded() {
         ("sed -i s/flake/other/ work/.envrc", ".envrc"),
         ("rm work/.envrc; echo new >work/.envrc", ".envrc"),
         ("echo FROM y >work/Containerfile", "Containerfile"),
-        (
-            "mv work/.claude old; mkdir work/.claude; echo '{}' >work/.claude/settings.json",
-            ".claude/settings.json",
-        ),
         ("sed -i s/}/}/ work/.claude/settings.json", ".claude/settings.json"),
     ] {
         project.host(host);
