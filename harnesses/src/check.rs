@@ -16,6 +16,17 @@ pub(crate) fn descriptor(descriptor: &Descriptor) -> Result<(), String> {
     privacy(descriptor)?;
     let known = Purpose::ALL.iter().flat_map(|purpose| descriptor.hosts.of(*purpose));
     let known: Vec<_> = known.map(|pattern| &pattern.0).collect();
+    for named in &descriptor.named_hosts {
+        let of_login = descriptor.logins.iter().flat_map(|login| &login.hosts).map(|pattern| &pattern.0);
+        if !known.iter().copied().chain(of_login).any(|pattern| pattern.matches(&named.endpoint.host)) {
+            return Err(format!("named-host: `{}` is at none of the program's hosts", named.endpoint));
+        }
+        if named.within.is_empty() || !named.field.starts_with('/') {
+            return Err(
+                "named-host: `field` is a JSON pointer, and `within` says what it may name".to_owned()
+            );
+        }
+    }
     for login in &descriptor.logins {
         let mut known = known.iter().copied().chain(login.hosts.iter().map(|pattern| &pattern.0));
         if !known.any(|pattern| pattern.matches(&login.host)) {

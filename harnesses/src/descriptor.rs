@@ -27,6 +27,9 @@ pub struct Descriptor {
     pub env: BTreeMap<String, String>,
     #[serde(default)]
     pub hosts: Hosts,
+    /// Hosts that a provider names, and that `harness-only` allows from then on.
+    #[serde(default, rename = "named-host")]
+    pub named_hosts: Vec<NamedHost>,
     /// Ways to log in, each with one secret.
     #[serde(default, rename = "login")]
     pub logins: Vec<Login>,
@@ -89,6 +92,28 @@ pub enum Purpose {
     Updates,
     /// What it shows or installs when asked to.
     Content,
+}
+
+/// A field of a JSON answer that can name a host for the container that asked with its login.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamedHost {
+    /// Asked by any method.
+    pub endpoint: Endpoint,
+    /// A JSON pointer (RFC 6901) to a URL.
+    pub field: String,
+    /// No host beyond these.
+    pub within: Vec<Pattern>,
+}
+
+/// `https://HOST/PATH`, read from a string.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Endpoint {
+    pub host: HostName,
+    pub port: u16,
+    /// As it is sent.
+    pub path: String,
 }
 
 /// A host pattern, read from a string.
@@ -311,5 +336,34 @@ impl TryFrom<String> for Pattern {
 
     fn try_from(text: String) -> Result<Self, String> {
         text.parse().map(Self).map_err(|error| format!("host `{text}`: {error}"))
+    }
+}
+
+impl TryFrom<String> for Endpoint {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let wrong = || format!("endpoint `{text}`: write it as `https://HOST/PATH`");
+        let (authority, path) =
+            text.strip_prefix("https://").and_then(|rest| rest.split_once('/')).ok_or_else(wrong)?;
+        let (host, port) = match authority.split_once(':') {
+            Some((host, port)) => (host, port.parse().map_err(|_| wrong())?),
+            None => (authority, 443),
+        };
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~/".contains(&b);
+        if path.is_empty() || !path.bytes().all(plain) {
+            return Err(wrong());
+        }
+        let host = host.parse().map_err(|_| wrong())?;
+        Ok(Self { host, port, path: format!("/{path}") })
+    }
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.port {
+            443 => write!(f, "https://{}{}", self.host, self.path),
+            port => write!(f, "https://{}:{port}{}", self.host, self.path),
+        }
     }
 }

@@ -9,8 +9,8 @@ pub mod library;
 pub mod template;
 
 pub use descriptor::{
-    Adapter, Descriptor, Hosts, Login, LoginFile, Moved, PlacedFile, Privacy, Purpose, SecretKind, Trap,
-    TrapAction, Write,
+    Adapter, Descriptor, Endpoint, Hosts, Login, LoginFile, Moved, NamedHost, Pattern, PlacedFile, Privacy,
+    Purpose, SecretKind, Trap, TrapAction, Write,
 };
 pub use library::{HarnessError, Harnesses};
 pub use template::{Filling, Template, TemplateError};

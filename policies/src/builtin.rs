@@ -8,6 +8,8 @@ pub const LOCKED: &str = "locked";
 
 /// Allows what the container's harness needs in order to work, as its descriptor says.
 pub const HARNESS_ONLY: &str = "harness-only";
+/// Hosts that a provider named in an answer.
+pub const NAMED: &str = "named";
 
 /// Reading at GitHub, and pushing and pull requests of the repositories that the policy which extends it names.
 pub const GITHUB_PR: &str = "github-pr";
@@ -22,7 +24,8 @@ pub const FILES: [(&str, &str); 3] = [
 /// Whether a file must not be named like this: as one that is built in, or one that is made of an annotation or of decisions,
 /// to which the names of a ceiling do not apply.
 pub fn is_reserved(name: &str) -> bool {
-    matches!(name, HARNESS_ONLY | GITHUB_PR | OPERATOR | NAME) || FILES.iter().any(|(file, _)| *file == name)
+    matches!(name, HARNESS_ONLY | NAMED | GITHUB_PR | OPERATOR | NAME)
+        || FILES.iter().any(|(file, _)| *file == name)
 }
 
 /// Those that a container can name, but for `harness-only`.

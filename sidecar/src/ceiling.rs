@@ -16,6 +16,7 @@ use understudy_policies::ceiling::{Held, Missing};
 use understudy_policies::{Asked, Ceiling, Log, Policies, Policy, PolicySet, Rule, builtin};
 
 use crate::credentials::{DEFAULT_HARNESS, Rights, Terms};
+use crate::named::Named;
 use crate::operator::Mode;
 pub use mounts::SameGrants;
 pub(crate) use mounts::same_grants;
@@ -207,6 +208,19 @@ pub fn with_decided(
     if !within.is_empty() {
         let mut policies = rights.policy.policies().to_vec();
         policies.push(Arc::new(Policy::new(OPERATOR, within)));
+        rights.policy = Arc::new(PolicySet::combine(policies));
+    }
+    rights
+}
+
+/// The same with hosts that providers named, but for those that a ceiling does not let be allowed.
+#[must_use]
+pub fn with_named(mut rights: Rights, named: &[Named], managed: &[ManagedFile], own: &Ceiling) -> Rights {
+    let rules = named.iter().filter_map(|named| named.rule(&rights.named_by, &rights.grants));
+    let within: Vec<Rule> = rules.filter(|rule| may_decide(rule, managed, own).is_ok()).collect();
+    if !within.is_empty() {
+        let mut policies = rights.policy.policies().to_vec();
+        policies.push(Arc::new(Policy::new(builtin::NAMED, within)));
         rights.policy = Arc::new(PolicySet::combine(policies));
     }
     rights

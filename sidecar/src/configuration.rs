@@ -18,6 +18,7 @@ use crate::credentials::terms::moved::moved;
 use crate::credentials::{Asked, Catalogue, Rights, Terms, Vault, grants, rights, terms};
 use crate::dns::UpstreamProxy;
 use crate::instructions::Instructions;
+use crate::named::Named;
 use crate::publish;
 
 #[derive(Debug, Clone)]
@@ -93,11 +94,14 @@ impl Configuration {
 
     /// What a running container may do: nothing, where a policy or harness of it is gone, or it goes beyond a ceiling now;
     /// every refusal says which. `decided` are the operator's rules for it.
-    pub fn rights(&self, asked: &Asked, decided: Vec<Rule>) -> Rights {
+    /// `named` are hosts that providers named for it.
+    pub fn rights(&self, asked: &Asked, decided: Vec<Rule>, named: &[Named]) -> Rights {
         let rights = rights(asked, &self.harnesses, &self.policies, &self.vault)
             // Not of one that has nothing any more: it would say that what is required is missing.
             .and_then(|rights| ceiling::limit(rights, &asked.harness, &asked.prepare, &self.ceiling))
             .unwrap_or_else(|refusal| Rights::none(asked, refusal.reason));
-        ceiling::with_decided(rights, decided, &asked.prepare.managed, &self.ceiling)
+        let managed = &asked.prepare.managed;
+        let rights = ceiling::with_named(rights, named, managed, &self.ceiling);
+        ceiling::with_decided(rights, decided, managed, &self.ceiling)
     }
 }

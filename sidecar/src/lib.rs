@@ -24,6 +24,7 @@ pub mod instructions;
 pub mod lock;
 pub mod login;
 pub mod metrics;
+pub mod named;
 pub mod operator;
 pub mod orders;
 pub mod output;

@@ -39,6 +39,7 @@ use crate::harden;
 use crate::history::History;
 use crate::lock::{self, Place};
 use crate::metrics;
+use crate::named::NamedHosts;
 use crate::operator::notify::Notifier;
 use crate::operator::questions::{OnAsk, QuestionLimits};
 use crate::operator::{Decisions, Questions, decisions};
@@ -163,7 +164,9 @@ fn build(
     let (arming, keeper, declared) =
         (Arc::clone(accounts.arming()), Arc::clone(&accounts), live.vault().clone());
     let decisions = Arc::new(Decisions::load(&directories.state.join("decisions.json"))?);
+    let named = Arc::new(NamedHosts::default());
     let gateway = Gateway::new(GatewayParts {
+        named: Arc::clone(&named),
         leaves: authorities.current(),
         roots_file,
         vault: live.vault().clone(),
@@ -179,6 +182,7 @@ fn build(
     let probe = std::net::UdpSocket::bind("127.0.0.1:0").context("loopback in the sidecar's own network")?;
     let own_cookie = understudy_control::sys::netns_cookie(&probe)
         .context("SO_NETNS_COOKIE (Linux 5.14 or later is needed)")?;
+    let naming = Arc::clone(&named);
     let [terms, rights, problems, limits] = [live, live, live, live].map(Arc::clone);
     let (decided, lines, counts, unwritten) =
         (Arc::clone(&decisions), audit.clone(), audit.clone(), audit.clone());
@@ -188,12 +192,13 @@ fn build(
         decide_terms: Box::new(move |prepare| terms.current().terms(prepare)),
         decide_rights: Box::new(move |asked| {
             let decided = decided.rules(&asked.prepare.id, decisions::now());
-            rights.current().rights(asked, decided)
+            rights.current().rights(asked, decided, &naming.of(&asked.prepare.id))
         }),
         may_decide: Box::new(move |rule, managed| {
             ceiling::may_decide(rule, managed, &limits.current().ceiling)
         }),
         decisions,
+        named: Arc::clone(&named),
         questions,
         arming,
         keep_login: Box::new(move |asked, made| {
@@ -236,6 +241,12 @@ fn build(
         Listener::bind(&ControlDirectory::new(&directories.control), hello).context(NO_CONTROL_DIRECTORY)?;
     let registry = Arc::new(registry);
     drop(late.set(Arc::downgrade(&registry)));
+    let whose = Arc::downgrade(&registry);
+    named.on_change(Box::new(move || {
+        if let Some(registry) = whose.upgrade() {
+            registry.reconsider();
+        }
+    }));
     Ok((registry, listener, gateway))
 }
 

@@ -91,3 +91,20 @@ fn remote_control_says_what_it_lacks() {
     let doctor = as_first(&container, "claude doctor").text();
     assert!(!doctor.contains("Remote Control\nControl this session from"), "{doctor}");
 }
+/// `podman exec` does not see the variables of a privacy level, and is as quiet all the same.
+#[test]
+fn what_is_started_by_exec_sends_no_telemetry_either() {
+    let login = claude("by-exec");
+    login.import();
+    let container = login.agent().start(&["sleep", "infinity"]).unwrap();
+    let said = container.exec(&["sh", "-c", "claude -p 'say hi' </dev/null 2>&1"]).unwrap().text();
+    assert!(said.contains("MOCK-OK"), "{said}");
+    let tokens: Vec<String> = login.all().iter().map(|token| format!("Bearer {token}")).collect();
+    let ours = |request: &Request| {
+        request.header("authorization").is_some_and(|value| tokens.iter().any(|token| token == value))
+    };
+    let asked: Vec<String> = requests("/").into_iter().filter(ours).map(|request| request.path).collect();
+    assert!(asked.iter().any(|path| path.starts_with("/v1/messages")), "{asked:?}");
+    let telemetry = |path: &&String| path.contains("event_logging") || path.contains("/api/eval");
+    assert_eq!(asked.iter().find(telemetry), None, "{asked:?}");
+}

@@ -2,6 +2,7 @@
 //! operator has seen whose it is and said yes. Pure, but for the lock.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,11 +19,15 @@ const UNUSABLE: u8 = 3;
 #[derive(Default)]
 pub struct Arming {
     armed: Mutex<HashMap<ContainerId, Armed>>,
+    /// How often any was armed.
+    count: AtomicU64,
     /// Those that were armed once: a login that comes too late must not go its own way.
     ever: Mutex<HashSet<ContainerId>>,
 }
 
 struct Armed {
+    /// Tells it from what the same container was armed for before, or is later.
+    number: u64,
     /// What the account is to be called; None: as its format.
     account: Option<String>,
     until: Instant,
@@ -62,6 +67,8 @@ pub struct Made {
 pub struct Attempt {
     arming: Arc<Arming>,
     container: ContainerId,
+    /// Of what it was armed for.
+    number: u64,
     account: Option<String>,
     after: Option<String>,
     why: Option<String>,
@@ -104,7 +111,7 @@ impl Arming {
             Some(State::Asking | State::Made(_)) => return Err(ArmingError::UnderWay),
             Some(State::Ready | State::Spent) | None => {}
         }
-        let new = Armed::new(account, until, None);
+        let new = Armed::new(self.number(), account, until, None);
         armed.insert(container.clone(), new);
         self.ever().insert(container.clone());
         Ok(())
@@ -136,7 +143,7 @@ impl Arming {
     pub fn follow(&self, container: &ContainerId, account: &str) {
         let (until, after) = (Instant::now() + TO_CONFIRM, Some(account.to_owned()));
         let named = Some(format!("{account}-key"));
-        let armed = Armed::new(named, until, after);
+        let armed = Armed::new(self.number(), named, until, after);
         self.lock(Instant::now()).insert(container.clone(), armed);
     }
 
@@ -153,7 +160,8 @@ impl Arming {
         found.state = State::Asking;
         let (arming, container) = (Arc::clone(self), container.clone());
         let (account, after) = (found.account.clone(), found.after.clone());
-        Ok(Attempt { arming, container, account, after, why: None, unusable: false })
+        let number = found.number;
+        Ok(Attempt { arming, container, number, account, after, why: None, unusable: false })
     }
 
     /// The login that the operator says yes to, by its code, taken out; [`Arming::put_back`] if it cannot be kept. Whoever
@@ -174,7 +182,7 @@ impl Arming {
     pub fn put_back(&self, container: &ContainerId, made: Made, failed: String) {
         let (account, until) = (Some(made.shown.account.clone()), Instant::now() + TO_CONFIRM);
         let state = State::Made(Box::new(made));
-        let armed = Armed { state, failed: Some(failed), ..Armed::new(account, until, None) };
+        let armed = Armed { state, failed: Some(failed), ..Armed::new(self.number(), account, until, None) };
         self.lock(Instant::now()).insert(container.clone(), armed);
     }
 
@@ -205,14 +213,18 @@ impl Arming {
         armed
     }
 
+    fn number(&self) -> u64 {
+        self.count.fetch_add(1, Relaxed)
+    }
+
     fn ever(&self) -> MutexGuard<'_, HashSet<ContainerId>> {
         self.ever.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Armed {
-    fn new(account: Option<String>, until: Instant, after: Option<String>) -> Self {
-        Self { account, until, state: State::Ready, failed: None, unusable: 0, after }
+    fn new(number: u64, account: Option<String>, until: Instant, after: Option<String>) -> Self {
+        Self { number, account, until, state: State::Ready, failed: None, unusable: 0, after }
     }
 }
 
@@ -248,6 +260,10 @@ impl Attempt {
         (self.why, self.unusable) = (Some(why), unusable);
     }
 
+    fn is_of(&self, armed: &Armed) -> bool {
+        armed.number == self.number
+    }
+
     /// For the operator to decide on. What comes says yes; if nothing comes, it was no, or too late.
     pub fn made(
         self,
@@ -257,7 +273,9 @@ impl Attempt {
     ) -> oneshot::Receiver<()> {
         let (told, hears) = oneshot::channel();
         let now = Instant::now();
-        if let Some(armed) = self.arming.lock(now).get_mut(&self.container) {
+        // Of one that was declined nothing is shown, also if the container was armed once more.
+        if let Some(armed) = self.arming.lock(now).get_mut(&self.container).filter(|armed| self.is_of(armed))
+        {
             armed.until = armed.until.max(now + TO_CONFIRM);
             armed.state = State::Made(Box::new(Made { shown, uid, record, followed, told }));
         }
@@ -268,7 +286,8 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         let mut all = self.arming.lock(Instant::now());
-        let Some(armed) = all.get_mut(&self.container) else { return };
+        let armed = all.get_mut(&self.container).filter(|armed| self.is_of(armed));
+        let Some(armed) = armed else { return };
         if matches!(armed.state, State::Asking) {
             armed.unusable += u8::from(self.unusable);
             let spent = armed.unusable >= UNUSABLE;
@@ -312,6 +331,34 @@ mod tests {
     }
 
     const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn what_a_declined_one_brings_is_nothing_to_the_next() {
+        let arming = armed(HOUR);
+        let (first, second) = (arming.begin(&id("a"), false).unwrap(), armed_again(&arming));
+        let hears = first.made(shown("0ne"), Some(record()), false);
+        drop(hears);
+        assert_eq!(arming.take(&id("a"), "0ne").err(), Some(ArmingError::NotMade));
+        assert_eq!(arming.list()[0].1.made, None);
+        drop(second);
+        let mut late = arming.begin(&id("a"), false).unwrap();
+        let third = armed_again(&arming);
+        late.failed("late".to_owned(), true);
+        drop(late);
+        assert_eq!(
+            (arming.list()[0].1.failed.clone(), arming.begin(&id("a"), false).err()),
+            (None, Some(ArmingError::UnderWay))
+        );
+        drop(third.made(shown("tw0"), Some(record()), false));
+        assert!(arming.take(&id("a"), "tw0").is_ok());
+    }
+
+    /// What was armed is declined, and the container is armed for another login, which begins.
+    fn armed_again(arming: &Arc<Arming>) -> Attempt {
+        arming.disarm(&id("a"));
+        arming.arm(&id("a"), None, Instant::now() + HOUR).unwrap();
+        arming.begin(&id("a"), false).unwrap()
+    }
 
     #[test]
     fn only_the_container_that_is_armed_may_and_one_at_a_time() {

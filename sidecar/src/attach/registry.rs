@@ -39,6 +39,7 @@ use crate::credentials::report::Holders;
 use crate::credentials::{Asked, Grants, Rights, Terms, Vault};
 use crate::dns::{SyntheticNames, SyntheticRange};
 use crate::history::History;
+use crate::named::NamedHosts;
 use crate::operator::decisions::now;
 use crate::operator::meter::Meter;
 use crate::operator::{Decisions, Questions};
@@ -83,6 +84,7 @@ pub struct RegistryParts {
     pub own_logins: OwnLogins,
     pub may_decide: MayDecide,
     pub decisions: Arc<Decisions>,
+    pub named: Arc<NamedHosts>,
     pub questions: Arc<Questions>,
     /// Which containers may log in.
     pub arming: Arc<Arming>,
@@ -237,6 +239,7 @@ impl Registry {
         let identity = was.as_ref().map_or(id, |entry| shared::identity(id, entry)).clone();
         if was.is_none_or(|was| release(&known, was)) {
             self.parts.arming.forget(&identity);
+            self.parts.named.forget(&identity);
         }
     }
 

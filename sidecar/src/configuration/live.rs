@@ -512,7 +512,7 @@ mod tests {
         let prepare = prepare();
         let asked = crate::credentials::Asked::new(&prepare, "claude-code", ["a"].into_iter().collect());
         let now = || {
-            let rights = live.current().rights(&asked, Vec::new());
+            let rights = live.current().rights(&asked, Vec::new(), &[]);
             (rights.policy.decide(&"a.example".parse().unwrap(), 443), rights.grants.names())
         };
         assert!(matches!(now(), (Verdict::Allowed { .. }, grants) if grants == ["a"]));
@@ -562,7 +562,7 @@ mod tests {
         prepare.annotations.insert(annotation::POLICY.to_owned(), "web".to_owned());
         let asked = crate::credentials::Asked::new(&prepare, "claude-code", ["a"].into_iter().collect());
         let now = || {
-            let rights = live.current().rights(&asked, Vec::new());
+            let rights = live.current().rights(&asked, Vec::new(), &[]);
             assert_eq!(rights.policy.policies()[0].name(), "web");
             rights.policy.decide(&"a.example".parse().unwrap(), 443)
         };

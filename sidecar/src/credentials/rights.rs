@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use understudy_control::{Prepare, Refusal, annotation};
-use understudy_harnesses::Harnesses;
-use understudy_policies::{Policies, Policy, PolicySet};
+use understudy_harnesses::{Harnesses, NamedHost};
+use understudy_policies::{Policies, Policy, PolicySet, builtin};
 
 use super::declaration::Declaration;
 use super::grants::Grants;
@@ -27,6 +27,8 @@ pub struct Rights {
     pub values: Vec<HeldValue>,
     /// What becomes of a host that no rule is about.
     pub mode: Mode,
+    /// Which answers may name a host that is allowed then.
+    pub named_by: Vec<Arc<NamedHost>>,
 }
 
 /// What a container asked for and was given when it started.
@@ -45,7 +47,7 @@ pub struct Asked {
 impl Rights {
     pub fn new(policy: Arc<PolicySet>, grants: Arc<Grants>, vault: &Vault) -> Self {
         let values = values(&grants, vault);
-        Self { policy, grants, values, mode: Mode::default() }
+        Self { policy, grants, values, ..Self::default() }
     }
 
     /// The same with what the granted secrets are now: the tokens of accounts change without a reload.
@@ -127,7 +129,12 @@ pub fn rights(
     let logins = named.iter().map(|harness| (*harness, grants.login(harness, image, vault)));
     let policy = terms::policy(logins, policies, &asked.prepare.annotations)?;
     let mode = Mode::of(asked.annotation(annotation::MODE))?;
-    Ok(Rights { mode, ..Rights::new(Arc::new(policy), Arc::new(grants), vault) })
+    // As the hosts of the descriptor itself.
+    let theirs = asked.annotation(annotation::POLICY).unwrap_or(builtin::HARNESS_ONLY);
+    let theirs = annotation::list(theirs).any(|name| name == builtin::HARNESS_ONLY);
+    let named_by = named.iter().filter(|_| theirs).flat_map(|harness| harness.named_hosts.clone());
+    let named_by = named_by.map(Arc::new).collect();
+    Ok(Rights { mode, named_by, ..Rights::new(Arc::new(policy), Arc::new(grants), vault) })
 }
 
 #[cfg(test)]

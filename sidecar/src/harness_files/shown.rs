@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
-use understudy_harnesses::{Adapter, Descriptor, Login, Moved, PlacedFile, Purpose, Trap, TrapAction, Write};
+use understudy_harnesses::{
+    Adapter, Descriptor, Login, Moved, NamedHost, PlacedFile, Purpose, Trap, TrapAction, Write,
+};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -22,6 +24,8 @@ pub(super) struct Shown {
     default_privacy: String,
     /// Hosts by purpose, whether or not they are allowed.
     hosts: BTreeMap<&'static str, Vec<String>>,
+    /// By which answers hosts are allowed, within which.
+    named_hosts: BTreeMap<String, Vec<String>>,
     /// Variables with which no container starts, or only with a note.
     refuses: Vec<Variable>,
     notes: Vec<Variable>,
@@ -84,6 +88,11 @@ struct Variable {
     why: String,
 }
 
+fn named_host(named: &NamedHost) -> (String, Vec<String>) {
+    let within = named.within.iter().map(|host| host.0.to_string()).collect();
+    (format!("{} {}", named.endpoint, named.field), within)
+}
+
 impl Shown {
     pub(super) fn new(harness: &Descriptor) -> Self {
         let level = |name: &String| ShownLevel {
@@ -109,6 +118,7 @@ impl Shown {
             privacy: harness.privacy.levels.keys().map(|name| (name.clone(), level(name))).collect(),
             default_privacy: harness.privacy.default.clone(),
             hosts: Purpose::ALL.into_iter().filter_map(of_purpose).collect(),
+            named_hosts: harness.named_hosts.iter().map(named_host).collect(),
             refuses: variables(&harness.traps, TrapAction::Refuse),
             notes: variables(&harness.traps, TrapAction::Note),
             login_files: places.collect(),
@@ -214,6 +224,9 @@ impl fmt::Display for Shown {
             writeln!(f, "privacy {name}{default}:")?;
             level.sets.fmt(f)?;
             allow_line(f, &level.allows)?;
+        }
+        for (answer, within) in &self.named_hosts {
+            writeln!(f, "allows what {answer} names, within: {}", within.join(", "))?;
         }
         for (path, pointers) in &self.login_files {
             writeln!(f, "refuses a real credential in {path}: {}", pointers.join(", "))?;

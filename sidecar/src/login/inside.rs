@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use rustix::termios::{QueueSelector, tcflush};
 use serde::Serialize;
 use understudy_control::{
     ArmLogin, ArmedStatus, ContainerId, ContainerStatus, Decide, Effect, Lasting, LoginKept, LoginMade,
@@ -103,6 +104,8 @@ pub(super) fn arm(arguments: &Arm) -> Result<String> {
             bail!("the time is over, or somebody else answered");
         };
         if let Some(made) = armed.made {
+            // What was typed before there was a question is no answer to it.
+            tcflush(&stdin, QueueSelector::IFlush)?;
             print!("{}", question(&made));
             std::io::stdout().flush()?;
             let mut answer = String::new();

@@ -15,6 +15,7 @@ use super::request_body::Upload;
 use super::response::Answer;
 use crate::container::Container;
 use crate::credentials::Minting;
+use crate::named::{NamedHosts, Naming};
 use crate::reason::Reason;
 
 impl Exchange {
@@ -49,12 +50,20 @@ impl Exchange {
     }
 
     /// An answer begins.
-    pub(super) fn answered(&mut self, method: &Method, head: &mut ResponseHeader) -> Result<()> {
+    pub(super) fn answered(
+        &mut self,
+        method: &Method,
+        head: &mut ResponseHeader,
+        named: &Arc<NamedHosts>,
+    ) -> Result<()> {
         let Some(plan) = &self.plan else { return unplanned() };
         let begun = Answer::begin(head, &plan.searches, method, &plan.target.upgrade);
         let minted = begun.and_then(|mut answer| {
             if let Some((minting, container)) = self.minting(method) {
                 answer.mint(head, minting, plan.searches.vault(), container)?;
+            }
+            if head.status.is_success() {
+                answer.name(self.naming(named));
             }
             Ok(answer)
         });
@@ -77,6 +86,14 @@ impl Exchange {
         let minted = container.holdings.minted(Instant::now());
         let minting = Minting::of(vault, &plan.target.host, method, path, &plan.swaps, &minted)?;
         Some((minting, container))
+    }
+
+    /// Whether the answer may name a host for the container. Only over verified TLS is a secret swapped.
+    fn naming(&self, named: &Arc<NamedHosts>) -> Option<Naming> {
+        let (plan, container) = (self.plan.as_ref()?, &self.accepted.as_ref()?.downstream.container);
+        let at = (&plan.target.host, plan.upstream.permit().port(), plan.target.path.path());
+        let declared = &container.rights().named_by;
+        Naming::of(declared, at, &plan.swaps, plan.searches.vault(), &container.id, named)
     }
 
     /// What of a chunk of the answer goes to the container now.

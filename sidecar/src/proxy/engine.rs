@@ -26,6 +26,7 @@ use crate::audit::Audit;
 use crate::credentials::Vault;
 use crate::current::Current;
 use crate::dns::Resolver;
+use crate::named::NamedHosts;
 use crate::operator::Questions;
 use crate::reason::Reason;
 
@@ -41,6 +42,7 @@ pub(super) struct Engine {
     pub(super) accounts: Option<Arc<Keeper>>,
     pub(super) audit: Audit,
     pub(super) questions: Arc<Questions>,
+    pub(super) named: Arc<NamedHosts>,
     pub(super) connect: Duration,
     /// Under way at once, of one container.
     pub(super) requests: u64,
@@ -226,7 +228,7 @@ impl ProxyHttp for Engine {
             return Error::e_explain(ErrorType::InternalError, "limit reached");
         }
         headers::clean_response(response);
-        exchange.answered(&session.req_header().method, response)?;
+        exchange.answered(&session.req_header().method, response, &self.named)?;
         exchange.entry(|entry| entry.status = Some(response.status.as_u16()));
         Ok(())
     }

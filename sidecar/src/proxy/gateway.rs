@@ -21,6 +21,7 @@ use crate::container::Container;
 use crate::credentials::Vault;
 use crate::current::Current;
 use crate::dns::Resolver;
+use crate::named::NamedHosts;
 use crate::operator::Questions;
 use crate::tls::roots::read_roots;
 use crate::tls::{Leaves, RootsError};
@@ -39,6 +40,8 @@ pub struct GatewayParts {
     pub audit: Audit,
     /// Where requests wait for a person.
     pub questions: Arc<Questions>,
+    /// Where answers tell of hosts.
+    pub named: Arc<NamedHosts>,
     /// [`crate::connection::Redirected`] outside of tests.
     pub original_destination: Arc<dyn OriginalDestination>,
     pub limits: Limits,
@@ -122,6 +125,7 @@ impl Gateway {
             accounts: parts.accounts.clone(),
             audit: parts.audit.clone(),
             questions: parts.questions,
+            named: parts.named,
             connect: parts.limits.connect,
             requests: parts.limits.requests,
             hasher: std::hash::RandomState::new(),

@@ -19,6 +19,7 @@ use super::websocket::{Replacing, Sender, Side};
 use crate::container::Container;
 use crate::credentials::scrub::Replacer;
 use crate::credentials::{Minting, Vault};
+use crate::named::Naming;
 use crate::reason::Reason;
 
 /// What remains to be done to an answer once its head was seen.
@@ -26,6 +27,7 @@ use crate::reason::Reason;
 pub(super) struct Answer {
     decoder: Option<Decoder>,
     body: Body,
+    naming: Option<Naming>,
     rest: Bytes,
     replaced_in_heads: u64,
 }
@@ -52,7 +54,8 @@ impl Answer {
         upgrade: &Upgrade,
     ) -> Result<Self, Failure> {
         let replaced_in_heads = clean_head(head, searches)?;
-        let mut answer = Self { decoder: None, body: Body::Untouched, rest: Bytes::new(), replaced_in_heads };
+        let (body, rest) = (Body::Untouched, Bytes::new());
+        let mut answer = Self { decoder: None, body, naming: None, rest, replaced_in_heads };
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             if matches!(upgrade, Upgrade::None | Upgrade::Ignored) {
                 return Err(unreadable("it switches to another protocol, which nobody asked for"));
@@ -123,6 +126,11 @@ impl Answer {
         Ok(())
     }
 
+    /// Reads along what it may name. Not of one that passes encoded, which is of no host with secrets.
+    pub(super) fn name(&mut self, naming: Option<Naming>) {
+        self.naming = naming.filter(|_| matches!(self.body, Body::Plain(_) | Body::Minted(_)));
+    }
+
     /// An interim answer came before it (RFC 9110 section 15.2).
     pub(super) fn follow(&mut self, before: &Self) {
         self.replaced_in_heads += before.replaced();
@@ -134,6 +142,9 @@ impl Answer {
             Some(decoder) => decoder.push(&chunk).map_err(|error| unreadable(&error.to_string()))?,
             None => chunk,
         };
+        if let Some(naming) = &mut self.naming {
+            naming.push(&decoded);
+        }
         let out = match &mut self.body {
             Body::Untouched => decoded,
             Body::Plain(replacer) => replacer.push(decoded),
@@ -183,6 +194,9 @@ impl Answer {
     fn finish(&mut self) -> Result<Bytes, Failure> {
         if let Some(decoder) = &self.decoder {
             decoder.finish().map_err(|error| unreadable(&error.to_string()))?;
+        }
+        if let Some(naming) = self.naming.take() {
+            naming.finish();
         }
         match &mut self.body {
             Body::Plain(replacer) => Ok(replacer.finish()),

@@ -21,6 +21,7 @@ mod limits;
 mod login;
 mod minted;
 mod minting;
+mod named;
 mod names;
 mod openssh;
 mod openssh_agent;

@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::frames;
 use crate::key_login::{ANTHROPIC, GITHUB, MISTRAL};
 use crate::provider::Accounts;
-use crate::world::{HOST, SPLICED, WELL_KNOWN};
+use crate::world::{FORMERLY, HOST, SPLICED, WELL_KNOWN};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocols {
@@ -83,7 +83,7 @@ impl Upstream {
         let authority_pem = authority.self_signed(&key).unwrap().pem();
         let issuer = Issuer::new(authority, key);
         let leaf_key = KeyPair::generate().unwrap();
-        let names = [HOST, SPLICED].into_iter().chain(WELL_KNOWN.map(|(name, _)| name));
+        let names = [HOST, SPLICED, FORMERLY].into_iter().chain(WELL_KNOWN.map(|(name, _)| name));
         let leaf = CertificateParams::new(names.map(str::to_owned).collect::<Vec<_>>())
             .unwrap()
             .signed_by(&leaf_key, &issuer)

@@ -19,6 +19,7 @@ use understudy::credentials::{
 };
 use understudy::current::Current;
 use understudy::dns::{PinnedAddress, Resolver, SyntheticNames, SyntheticRange, UpstreamProxy};
+use understudy::named::NamedHosts;
 use understudy::operator::Questions;
 use understudy::operator::questions::QuestionLimits;
 use understudy::proxy::{Gateway, GatewayParts, Limits};
@@ -100,6 +101,7 @@ pub(crate) struct World {
     pub(crate) listener: SocketAddr,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) questions: Arc<Questions>,
+    pub(crate) named: Arc<NamedHosts>,
     pub(crate) authority_pem: String,
     pub(crate) vault: Current<Vault>,
     keeper: Option<Arc<Keeper>>,
@@ -204,6 +206,7 @@ impl World {
             (host(HOST), options.addresses.into_iter().map(pin).collect()),
             (host(OTHER), vec![pin(IpAddr::from([127, 0, 0, 1]))]),
             (host(SPLICED), vec![pin(IpAddr::from([127, 0, 0, 1]))]),
+            (host(FORMERLY), vec![pin(IpAddr::from([127, 0, 0, 1]))]),
         ]);
         let at_upstream = || PinnedAddress { address: [127, 0, 0, 1].into(), port: Some(upstream.port()) };
         pins.extend(WELL_KNOWN.map(|(name, _)| (host(name), vec![at_upstream()])));
@@ -240,6 +243,7 @@ impl World {
             tokio::spawn(Arc::clone(keeper).run());
         }
         let questions = Questions::new(options.questions, None, Arc::default());
+        let named = Arc::new(NamedHosts::default());
         let gateway = Gateway::new(GatewayParts {
             leaves: Arc::new(Leaves::new(authority)),
             roots_file,
@@ -248,6 +252,7 @@ impl World {
             accounts: keeper.clone(),
             audit: Audit::new(Sink(Arc::clone(&audit)), vault.clone()),
             questions: Arc::clone(&questions),
+            named: Arc::clone(&named),
             original_destination: Arc::clone(&stated) as Arc<dyn OriginalDestination>,
             limits: options.limits,
             workers: Workers::new(Handle::current(), options.workers),
@@ -261,6 +266,7 @@ impl World {
             listener,
             gateway,
             questions,
+            named,
             vault,
             keeper,
             first,

@@ -113,6 +113,7 @@ fn stand_in(state: tempfile::TempDir, control: tempfile::TempDir) -> Stand {
             false => Ok(()),
         }),
         decisions: Arc::clone(&decisions),
+        named: Arc::default(),
         questions: Questions::new(QuestionLimits::default(), None, Arc::clone(audit.bell())),
         arming: Arc::default(),
         keep_login: Box::new(|_, made| match made.shown.account.as_str() {

@@ -18,6 +18,7 @@ use crate::credentials::report::Holders;
 use crate::decide::Denial;
 use crate::explain::asked::{self, Asked};
 use crate::explain::verdict;
+use crate::named::Named;
 use crate::operator::limited;
 use crate::reason::Reason;
 
@@ -136,8 +137,23 @@ impl Registry {
             denied: count(|c| &c.denied),
             terminated: count(|c| &c.terminated),
             limits: entry.container().map_or_else(Vec::new, |container| limits(container, &rights)),
-            notes: nothing_allowed(&rights).into_iter().chain(notes.iter().cloned()).collect(),
+            notes: nothing_allowed(&rights)
+                .into_iter()
+                .chain(notes.iter().cloned())
+                .chain(self.named(shared::identity(id, entry), &rights))
+                .collect(),
         }
+    }
+}
+
+impl Registry {
+    fn named(&self, id: &ContainerId, rights: &Rights) -> Vec<String> {
+        let named = self.parts.named.of(id);
+        let told = named.iter().filter(|named| named.rule(&rights.named_by, &rights.grants).is_some());
+        told.map(|Named { host, by, .. }| {
+            format!("{} named {host}, which `harness-only` allows", by.endpoint)
+        })
+        .collect()
     }
 }
 

@@ -74,8 +74,10 @@ fn a_harness_gets_its_login_its_policy_and_its_files() {
     assert_eq!(terms.placement.stand_ins, [stand_in]);
     let files: Vec<_> =
         terms.placement.files.iter().map(|file| (file.path.as_str(), file.mode, file.write)).collect();
-    assert_eq!(files, [("~/.claude.json", 0o600, Write::MergeJson); 2]);
-    assert!(terms.placement.files[1].content.contains(&stand_in[stand_in.len() - 20..]));
+    let placed = ["~/.claude.json", "~/.claude/settings.json", "~/.claude.json"];
+    assert_eq!(files, placed.map(|path| (path, 0o600, Write::MergeJson)));
+    assert!(terms.placement.files[1].content.contains("DISABLE_TELEMETRY"));
+    assert!(terms.placement.files[2].content.contains(&stand_in[stand_in.len() - 20..]));
     let checked: Vec<_> = terms.placement.login_files.iter().map(|file| file.path.as_str()).collect();
     for path in ["~/.claude/.credentials.json", "~/.claude/.credentials.json.previous"] {
         assert!(checked.contains(&path), "{checked:?}");
