@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use understudy_control::HostMount;
 
 use crate::workspace::guard::Guarded;
 
@@ -34,6 +35,11 @@ impl Place {
 
     pub(crate) fn lies_in(&self, other: &Self) -> bool {
         self.device == other.device && self.path.starts_with(&other.path)
+    }
+
+    /// For the sidecar. None of what has no such place.
+    pub(crate) fn for_sidecar(&self, writable: bool, name: &str) -> Option<HostMount> {
+        HostMount::new(&self.device, &self.path, writable, name)
     }
 
     /// Whether an overlay is mounted there or on the way there, below the first of `directories` (which have no links in
@@ -96,6 +102,13 @@ impl Mounts {
         let mut all: Vec<&Mount> = self.0.iter().filter(|mount| of(&guarded.place, mount)).collect();
         all.retain(|mount| points.contains(&mount.point));
         all
+    }
+
+    /// What is mounted below a path that has no links in it, each with whether it is read-only.
+    pub(crate) fn below(&self, path: &Path) -> Vec<(Place, bool)> {
+        let below = self.0.iter().filter(|mount| mount.point != path && mount.point.starts_with(path));
+        let places = below.filter_map(|mount| Some((self.place(&mount.point).ok()?, mount.read_only)));
+        places.collect()
     }
 
     pub(crate) fn has(&self, id: u64) -> bool {

@@ -100,7 +100,7 @@ fn permitted(
     let mode = Mode::asked(&asked)?;
     let private = sidecar::remembered_mounts(installation).map_err(|error| failed(&error))?;
     let joined = joined::joined(&config.spec, installation, &storage, &mode)?;
-    let mut bound = guard::check(
+    let guard::Bound { places: mut bound, shared } = guard::check(
         &config.spec,
         &guard::Surroundings {
             installation,
@@ -116,6 +116,7 @@ fn permitted(
     let root = origin.root.clone();
     let relaxed = Relaxed::asked(asked.get(annotation::WORKSPACE).map(String::as_str))?;
     let mut request = prepare::request(config, origin, asked);
+    request.mounts = Some(shared);
     let files = managed::files()?;
     let image = described(&files, &storage, config)?;
     request.managed = managed::sparing(files, image.as_ref())?;

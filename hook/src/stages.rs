@@ -56,6 +56,7 @@ fn prepare(installation: &Installation, id: &ContainerId) {
         managed: Vec::new(),
         joins: None,
         origin: None,
+        mounts: None,
     };
     Record { prepare, shared: false, image: None, environment: Vec::new(), running: None }
         .save(installation)

@@ -135,6 +135,36 @@ fn what_is_required_of_a_container_is_there_or_it_does_not_start() {
 }
 
 #[test]
+fn containers_with_different_grants_share_no_mount_that_one_may_write_to() {
+    stand();
+    let project = tempfile::tempdir().unwrap();
+    fs::create_dir(project.path().join("sub")).unwrap();
+    let volume = unique("volume");
+    let having =
+        |source: &str, options: &str| Agent::new("generic").option(&format!("-v={source}:/work{options}"));
+    let path = |below: &str| project.path().join(below).display().to_string();
+    let (at, ran) = (path("."), ["echo", "it ran"]);
+    let first = having(&at, "").option(&format!("-v={volume}:/data")).start(&["sleep", "infinity"]).unwrap();
+    let other = |agent: Agent| agent.annotation("understudy.allow", "other.example");
+    for (source, options) in [(at.as_str(), ""), (&at, ":ro"), (&path("sub"), ""), (&volume, "")] {
+        let outcome = other(having(source, options)).run(&ran).unwrap();
+        let said = format!(
+            "with {}, which has another understudy.allow, beyond managed rule `mounts.shared`",
+            first.name
+        );
+        assert_refused(&outcome, &said);
+        assert!(outcome.text().contains("mounts.toml:1"), "{}", outcome.text());
+        assert_eq!(having(source, options).run(&ran).unwrap().success().unwrap(), "it ran\n");
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = elsewhere.path().display().to_string();
+    assert_eq!(other(having(&elsewhere, "")).run(&ran).unwrap().success().unwrap(), "it ran\n");
+    drop(first);
+    assert_eq!(other(having(&at, "")).run(&ran).unwrap().success().unwrap(), "it ran\n");
+    let _ = podman(["volume", "rm", "--force", &volume]);
+}
+
+#[test]
 fn who_must_carry_an_annotation_does_not_start_without_one() {
     stand();
     let image = labelled("org.example.agent=yes");

@@ -2,6 +2,7 @@
 //! `ceiling.toml`. Both are written in the same keys.
 
 mod concerned;
+mod mounts;
 #[cfg(test)]
 mod properties;
 mod require;
@@ -14,6 +15,7 @@ use toml::Spanned;
 use crate::document::{self, Items, closest, position};
 use crate::{DocumentError, Effect, HostPattern, Policy, PolicySet, Ports, Rule, annotation, builtin};
 pub use concerned::Concerned;
+pub use mounts::SharedMounts;
 pub use require::{Held, Missing, Requirement};
 
 /// One file. What it does not mention, it does not limit.
@@ -28,6 +30,7 @@ pub struct Ceiling {
     open: Option<Limit<String>>,
     modes: Names,
     log: Option<(Log, String)>,
+    shared_mounts: Option<(SharedMounts, String)>,
     harnesses: Names,
     secrets: Names,
     required: Option<Required>,
@@ -115,6 +118,7 @@ impl Ceiling {
             annotations: source.annotations(annotations.forbid, known)?,
             open: raw.policies.as_ref().and_then(|raw| raw.open.clone()).map(|list| source.limit(list)),
             log: raw.modes.as_ref().and_then(|raw| source.log(raw.log.as_ref())),
+            shared_mounts: source.shared_mounts(raw.mounts.as_ref()),
             modes: source.modes(raw.modes)?,
             policies: source.names(raw.policies.map(|raw| [raw.allow, raw.forbid])),
             harnesses: source.names(raw.harnesses.map(|raw| [raw.allow, raw.forbid])),
@@ -327,6 +331,7 @@ struct File {
     annotations: Option<RawAnnotations>,
     policies: Option<RawPolicies>,
     modes: Option<RawModes>,
+    mounts: Option<mounts::Raw>,
     harnesses: Option<RawNames>,
     secrets: Option<RawNames>,
     required: Option<Spanned<bool>>,

@@ -34,7 +34,7 @@ pub mod unique;
 mod written;
 
 pub use annotation::AnnotationError;
-pub use ceiling::{Asked, Beyond, Ceiling, Log};
+pub use ceiling::{Asked, Beyond, Ceiling, Log, SharedMounts};
 pub use condition::Conditions;
 pub use decide::{PolicySet, Verdict};
 pub use document::DocumentError;

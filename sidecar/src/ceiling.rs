@@ -1,6 +1,8 @@
 //! Whether what a container would be given stays below two ceilings: the machine's, whose text the hook has read on the
 //! host and sends along, and the user's own `ceiling.toml`.
 
+mod mounts;
+
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -15,6 +17,8 @@ use understudy_policies::{Asked, Ceiling, Log, Policies, Policy, PolicySet, Rule
 
 use crate::credentials::{DEFAULT_HARNESS, Rights, Terms};
 use crate::operator::Mode;
+pub use mounts::SameGrants;
+pub(crate) use mounts::same_grants;
 
 /// Lines about rules that others leave nothing of; `explain` and `check` tell all.
 const MOST_NOTES: usize = 5;
@@ -23,7 +27,7 @@ const MOST_NOTES: usize = 5;
 const MOST_COMPARED: usize = 100_000;
 
 /// What a container has that does not carry an annotation.
-const DEFAULTS: [(&str, &str); 4] = [
+pub(crate) const DEFAULTS: [(&str, &str); 4] = [
     (annotation::NETWORK, annotation::SEALED),
     (annotation::MODE, "deny"),
     (annotation::POLICY, builtin::HARNESS_ONLY),
@@ -89,7 +93,8 @@ pub fn apply(terms: Terms, prepare: &Prepare, own: &Ceiling) -> Result<Terms, Re
     if mode == Mode::Log {
         notes.push("mode `log`: every public host is allowed, and recorded".to_owned());
     }
-    Ok(Terms { policy, grants, notes, ..terms })
+    let same_grants = same_grants(&prepare.managed, own);
+    Ok(Terms { policy, grants, notes, same_grants, ..terms })
 }
 
 fn open(policy: &PolicySet) -> impl Iterator<Item = &str> {
@@ -278,7 +283,7 @@ fn required(
 }
 
 /// One value can be written in two ways.
-fn items<'a>(key: &str, value: &'a str) -> Vec<&'a str> {
+pub(crate) fn items<'a>(key: &str, value: &'a str) -> Vec<&'a str> {
     let one = |item| if key == annotation::NETWORK && item == "none" { annotation::SEALED } else { item };
     annotation::list(value).map(one).collect()
 }
@@ -306,6 +311,7 @@ mod tests {
             managed: managed.iter().map(file).collect(),
             joins: None,
             origin: None,
+            mounts: None,
         }
     }
 
@@ -330,6 +336,7 @@ mod tests {
             env: Vec::new(),
             placement: Placement::default(),
             notes: Vec::new(),
+            same_grants: None,
         };
         apply(terms, &prepare, &Ceiling::parse("ceiling", "ceiling.toml", own, &KNOWN).unwrap())
     }

@@ -67,5 +67,6 @@ fn nobody(annotations: BTreeMap<String, String>) -> Result<Prepare> {
         managed: Vec::new(),
         joins: None,
         origin: None,
+        mounts: None,
     })
 }

@@ -13,6 +13,7 @@ pub mod generation;
 pub mod guest;
 pub mod id;
 pub mod message;
+pub mod mount;
 pub mod operator;
 pub mod publish;
 pub mod server;
@@ -29,6 +30,7 @@ pub use message::{
     Envelope, EnvironmentVariable, HelloSecret, LoginFile, ManagedFile, Origin, PlacedFile, Placement,
     Prepare, Prepared, Reattach, Refusal, Reply, Request, User, VERSION, Write,
 };
+pub use mount::{HostMount, MOST_MOUNTS};
 pub use operator::{
     ArmLogin, ArmedStatus, AuditFile, Decide, DecisionStatus, Effect, Explain, Explained, ExplainedRule,
     Lasting, Lines, LoginKept, LoginMade, Mark, Outcome, QuestionStatus, Watch, Watched,

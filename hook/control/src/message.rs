@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ArmLogin, ArmedStatus, Attach, AuditFile, ContainerId, Decide, DecisionStatus, Explain, Explained,
-    ImageId, Lines, LoginKept, SecretStatus, Status, Watch, Watched,
+    HostMount, ImageId, Lines, LoginKept, SecretStatus, Status, Watch, Watched,
 };
 
 /// The protocol's version; hook and sidecar of different versions refuse each other.
@@ -185,6 +185,10 @@ pub struct Prepare {
     /// Of one that runs already: what it was given when it started. None: an older hook did not write that down.
     #[serde(default)]
     pub origin: Option<Origin>,
+    /// What it has of the host, at most [`MOST_MOUNTS`](crate::MOST_MOUNTS), whatever of it Podman made for it alone aside.
+    /// None: an older hook does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mounts: Option<Vec<HostMount>>,
 }
 
 /// What a container keeps for as long as it runs, by tags that tell one from another and are no secrets.

@@ -5,6 +5,7 @@ mod devices;
 mod mounts;
 mod namespaces;
 mod protected;
+mod shared;
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +16,10 @@ use super::host::Host;
 use super::joined::Joined;
 use super::storage::Storage;
 use crate::installation::Installation;
-use crate::mounted::Place;
 use crate::network::mode::Mode;
 
 pub(crate) use capabilities::NOT_NEEDED;
+pub(crate) use mounts::Bound;
 
 pub(crate) struct Surroundings<'a> {
     pub(crate) installation: &'a Installation,
@@ -33,8 +34,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) host: &'a dyn Host,
 }
 
-/// Answers with the places of the host that are mounted, as they were when they were looked at.
-pub(crate) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<Vec<Place>, Refusal> {
+/// Answers with what of the host is mounted, as it was when it was looked at.
+pub(crate) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<Bound, Refusal> {
     privileged(spec)?;
     namespaces::check(spec, surroundings)?;
     capabilities::check(spec)?;

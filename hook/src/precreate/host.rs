@@ -55,6 +55,9 @@ pub(crate) trait Host {
     /// that may be read.
     fn listener_in(&self, directory: &Path) -> Option<PathBuf>;
 
+    /// What is mounted below a path, each with whether it is read-only.
+    fn mounted_below(&self, path: &Path) -> io::Result<Vec<(Place, bool)>>;
+
     /// The driver that `/proc/devices` names for a character device's major number.
     fn driver(&self, major: u32) -> Option<String>;
 }
@@ -114,6 +117,10 @@ impl Host for Kernel {
             .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()))
             .map(|entry| entry.path())
             .find(|path| is_listened_on(path))
+    }
+
+    fn mounted_below(&self, path: &Path) -> io::Result<Vec<(Place, bool)>> {
+        Ok(self.mounts()?.below(&fs::canonicalize(path)?))
     }
 
     fn driver(&self, major: u32) -> Option<String> {

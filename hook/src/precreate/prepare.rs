@@ -31,6 +31,7 @@ pub(crate) fn request(config: &Config, origin: Origin, annotations: BTreeMap<Str
         managed: Vec::new(),
         joins: None,
         origin: None,
+        mounts: None,
     }
 }
 
@@ -51,7 +52,7 @@ fn unreachable(error: &CallError) -> Refusal {
              understudy-hook doctor tells what is missing"
         }
         CallError::Channel(ChannelError::TooLarge) => {
-            "give the container a smaller environment (--env, --env-file) or a shorter command"
+            "give the container a smaller environment (--env, --env-file), a shorter command or fewer mounts"
         }
         _ => "restart the sidecar, then run: understudy-hook doctor",
     };

@@ -197,6 +197,15 @@ impl Tree {
         joined: Option<&Joined>,
         config: &Config,
     ) -> Result<(), Refusal> {
+        self.bound(mode, joined, config).map(|_| ())
+    }
+
+    pub(crate) fn bound(
+        &self,
+        mode: &Mode,
+        joined: Option<&Joined>,
+        config: &Config,
+    ) -> Result<guard::Bound, Refusal> {
         let installation = self.installation();
         let storage = Storage::locate(config)?;
         let private = sidecar::remembered_mounts(&installation).unwrap();
@@ -209,7 +218,7 @@ impl Tree {
             joined,
             host: &host::Kernel::default(),
         };
-        guard::check(&config.spec, &surroundings).map(|_| ())
+        guard::check(&config.spec, &surroundings)
     }
 }
 

@@ -165,6 +165,7 @@ fn prepare(number: usize) -> Request {
         managed: Vec::new(),
         joins: None,
         origin: None,
+        mounts: None,
     }))
 }
 

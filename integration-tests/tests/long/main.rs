@@ -57,6 +57,7 @@ fn what_was_prepared_and_never_attached_expires_though_somebody_asks_all_the_tim
         managed: Vec::new(),
         joins: None,
         origin: None,
+        mounts: None,
     };
     client.call(Request::Prepare(Box::new(prepare)), &[]).unwrap();
     let known = || {

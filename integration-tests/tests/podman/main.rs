@@ -21,6 +21,7 @@ mod pods;
 mod refusals;
 mod reload;
 mod scrub;
+mod shared_mounts;
 mod stages;
 mod tokens;
 mod transfers;

@@ -3,6 +3,7 @@
 
 mod decisions;
 mod logins;
+mod mounts;
 mod shared;
 mod told;
 mod watching;
@@ -150,6 +151,9 @@ impl Registry {
         } else {
             self.parts.leases.check(&published(&prepare.annotations)?, &prepare.id)?;
         }
+        // The same look at `known` finds whom it shares something with, and puts it where others find it.
+        let mut known = self.known();
+        self.note_shared_mounts(&known, &mut terms)?;
         let prepared = Prepared {
             env: terms.env.clone(),
             placement: terms.placement.clone(),
@@ -160,7 +164,6 @@ impl Registry {
         };
         let entry =
             Known::Prepared { name: prepare.name, terms: Box::new(terms), leaves, since: Instant::now() };
-        let mut known = self.known();
         if known.len() >= MAX_CONTAINERS && !known.contains_key(&prepare.id) {
             return Err(Refusal::new(
                 format!("the sidecar holds {MAX_CONTAINERS} containers already"),
@@ -214,9 +217,10 @@ impl Registry {
         }
         let sockets = self.sockets(&attach, descriptors)?;
         let leaves = self.trusted_by(&prepare)?;
-        let terms = self.terms(&prepare)?;
+        let mut terms = self.terms(&prepare)?;
         let mut known = self.known();
         self.not_revoked(&prepare.id)?;
+        self.note_shared_mounts(&known, &mut terms)?;
         if let Some(old) = known.remove(&prepare.id) {
             release(&known, old);
         }

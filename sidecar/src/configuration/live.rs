@@ -365,6 +365,7 @@ mod tests {
             managed: Vec::new(),
             joins: None,
             origin: None,
+            mounts: None,
         }
     }
 

@@ -63,9 +63,11 @@ impl Rights {
 
 impl Asked {
     pub fn new(prepare: &Prepare, harness: &str, granted: Grants) -> Self {
-        let Prepare { id, name, image, annotations, user, managed, joins, origin, .. } = prepare.clone();
+        let Prepare { id, name, image, annotations, user, managed, joins, origin, mounts, .. } =
+            prepare.clone();
         let (env, args) = Default::default();
-        let prepare = Prepare { id, name, image, annotations, user, env, args, managed, joins, origin };
+        let prepare =
+            Prepare { id, name, image, annotations, user, env, args, managed, joins, origin, mounts };
         Self { harness: harness.to_owned(), granted, own: BTreeSet::new(), prepare }
     }
 
@@ -151,6 +153,7 @@ mod tests {
             managed: Vec::new(),
             joins: None,
             origin: None,
+            mounts: None,
         };
         let asked = Asked::new(&prepare, "claude-code", ["a", "b"].into_iter().collect());
         assert!(asked.prepare.env.is_empty() && asked.prepare.args.is_empty());

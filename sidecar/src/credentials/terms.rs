@@ -25,6 +25,7 @@ use super::postgres;
 use super::rights::Asked;
 use super::ssh;
 use super::vault::{Secret, Vault};
+use crate::ceiling::SameGrants;
 use crate::operator::Mode;
 
 /// The harness of a container that names none.
@@ -44,6 +45,8 @@ pub struct Terms {
     pub placement: Placement,
     /// One line each.
     pub notes: Vec<String>,
+    /// Set by a ceiling.
+    pub same_grants: Option<SameGrants>,
 }
 
 pub fn terms(
@@ -118,6 +121,7 @@ pub fn terms(
         env: env.into_iter().map(|(name, value)| EnvironmentVariable { name, value }).collect(),
         harness,
         notes,
+        same_grants: None,
     })
 }
 

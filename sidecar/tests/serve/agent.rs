@@ -78,6 +78,7 @@ fn attach(client: &Client, name: &str, annotations: BTreeMap<String, String>) ->
         managed: Vec::new(),
         joins: None,
         origin: None,
+        mounts: None,
     };
     let reply = client.call(Request::Prepare(Box::new(prepare)), &[]).unwrap();
     let Reply::Prepared(prepared) = reply else { panic!("{reply:?}") };

@@ -5,12 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{Mount, Spec};
-use understudy_control::Refusal;
+use understudy_control::{HostMount, Refusal};
 
 use super::super::config::owner;
 use super::super::host::{Found, Host, Kind};
 use super::super::storage::Storage;
 use super::protected::{Protected, Reach, all};
+use super::shared::Shared;
 use super::{Surroundings, devices, shown};
 use crate::mounted::Place;
 
@@ -33,14 +34,24 @@ const STANDARD: [&str; 9] = [
     "run/secrets",
 ];
 
-/// Answers with the places that are bound, for the placing hook to compare: a path can be made to mean something else
-/// between this and the runtime's mount, by whoever may write to a directory on the way.
-pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<Vec<Place>, Refusal> {
+#[derive(Debug, Default)]
+pub(crate) struct Bound {
+    /// For the placing hook to compare: a path can be made to mean something else between this and the runtime's mount, by
+    /// whoever may write to a directory on the way.
+    pub(crate) places: Vec<Place>,
+    /// For the sidecar to compare with those of other containers.
+    pub(crate) shared: Vec<HostMount>,
+}
+
+pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<Bound, Refusal> {
     let protected = Protection::new(surroundings)?;
-    let mut bound = Vec::new();
+    let (mut bound, mut shared) = (Vec::new(), Shared::new(surroundings));
     for mount in spec.mounts().iter().flatten() {
         for source in sources(mount)? {
             let place = check_source(mount, &source, surroundings, &protected)?;
+            if let Some(place) = &place {
+                shared.add(mount, &source, place)?;
+            }
             // The other one is not seen inside: precreate takes it out.
             if is_bind(mount) && mount.destination() != Path::new("/etc/resolv.conf") {
                 bound.extend(place);
@@ -52,13 +63,16 @@ pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<Vec<
     if !root.starts_with(&surroundings.storage.graph_root) {
         let found = look(surroundings.host, root)?;
         protected.check(root, found.as_ref(), surroundings)?;
-        bound.extend(found.map(|found| found.place));
+        if let Some(found) = found {
+            shared.add_root(spec, root, &found.place)?;
+            bound.push(found.place);
+        }
     }
-    Ok(bound)
+    Ok(Bound { places: bound, shared: shared.all })
 }
 
 /// crun and runc go by the option, whatever the type.
-fn is_bind(mount: &Mount) -> bool {
+pub(super) fn is_bind(mount: &Mount) -> bool {
     let mut options = mount.options().iter().flatten();
     mount.typ().as_deref() == Some("bind") || options.any(|option| option == "bind" || option == "rbind")
 }
@@ -169,7 +183,7 @@ fn look(host: &dyn Host, path: &Path) -> Result<Option<Found>, Refusal> {
     host.find(path).map_err(|error| unexamined(path, &error))
 }
 
-fn unexamined(path: &Path, error: &io::Error) -> Refusal {
+pub(super) fn unexamined(path: &Path, error: &io::Error) -> Refusal {
     Refusal::new(
         format!("{} cannot be examined: {error}", shown(path)),
         format!("make {} readable, or remove the mount of it", shown(path)),

@@ -1,3 +1,4 @@
+mod mounts;
 mod published;
 mod shared;
 mod state;
@@ -12,13 +13,14 @@ use understudy_control::{
     ArmLogin, Client, ControlDirectory, Decide, Effect, Explain, HelloSecret, Lasting, Listener, LoginMade,
     ManagedFile, Outcome, Placement, Reply, Request, User,
 };
-use understudy_policies::{Policy, PolicySet, Verdict};
+use understudy_policies::{Ceiling, Policy, PolicySet, Verdict};
 
 use super::*;
 use crate::accounts::Token;
 use crate::accounts::record::{Record, StandIns, Tokens};
 use crate::attach::descriptors::tests::{good as sockets, publishing};
 use crate::audit::Audit;
+use crate::ceiling::same_grants;
 use crate::connection::doors::Doors;
 use crate::connection::ssh::admission::Admission;
 use crate::credentials::Grants;
@@ -80,6 +82,7 @@ fn stand_in(state: tempfile::TempDir, control: tempfile::TempDir) -> Stand {
                 env: Vec::new(),
                 placement: Placement::default(),
                 notes: Vec::new(),
+                same_grants: same_grants(&prepare.managed, &Ceiling::default()),
             })
         }),
         decide_rights: Box::new(move |asked| Rights {
@@ -177,6 +180,7 @@ fn prepare(id: &str, name: &str) -> Prepare {
         managed: Vec::new(),
         joins: None,
         origin: Some(origin()),
+        mounts: None,
     }
 }
 

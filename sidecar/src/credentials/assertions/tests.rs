@@ -121,6 +121,7 @@ fn the_real_key_is_found_in_any_layout_and_a_container_is_given_nothing_of_it() 
         managed: Vec::new(),
         joins: None,
         origin: None,
+        mounts: None,
     };
     let (harnesses, policies) = (understudy_harnesses::Harnesses::default(), Default::default());
     let given = super::super::terms(&prepare, &harnesses, &policies, &vault).unwrap();

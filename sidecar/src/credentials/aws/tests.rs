@@ -132,6 +132,7 @@ fn a_container_is_given_the_stand_ins_in_variables_and_in_the_file() {
             managed: Vec::new(),
             joins: None,
             origin: None,
+            mounts: None,
         };
         let (harnesses, policies) = (understudy_harnesses::Harnesses::default(), Default::default());
         super::super::terms(&prepare, &harnesses, &policies, &vault)

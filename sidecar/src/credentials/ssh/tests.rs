@@ -205,6 +205,7 @@ fn a_container_is_given_the_stand_in_where_ssh_looks_and_the_sidecars_host_key()
             managed: Vec::new(),
             joins: None,
             origin: None,
+            mounts: None,
         };
         let (harnesses, policies) = (understudy_harnesses::Harnesses::default(), Default::default());
         super::super::terms(&prepare, &harnesses, &policies, &vault).unwrap().placement

@@ -41,6 +41,7 @@ fn prepare(annotations: &[(&str, &str)], env: &[(&str, &str)]) -> Prepare {
         managed: Vec::new(),
         joins: None,
         origin: None,
+        mounts: None,
     }
 }
 
