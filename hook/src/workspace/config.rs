@@ -28,11 +28,6 @@ impl Entry {
     pub(crate) fn is(&self, section: &str, key: &str) -> bool {
         &*self.section == section && self.key == key
     }
-
-    pub(crate) fn is_true(&self) -> bool {
-        // A key without a value is true.
-        !matches!(self.value.to_ascii_lowercase().as_str(), "false" | "no" | "off" | "0")
-    }
 }
 
 /// What cannot be understood is passed over; git itself refuses such a file.
@@ -184,13 +179,6 @@ mod tests {
         let expected: Vec<_> =
             expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         assert_eq!(pairs(text), expected);
-    }
-
-    #[test]
-    fn truth_is_gits() {
-        let truths: Vec<bool> =
-            parse(b"[a]\nb\nc = Yes\nd = off\ne = 0\n").iter().map(Entry::is_true).collect();
-        assert_eq!(truths, [true, true, false, false]);
     }
 
     proptest! {

@@ -21,6 +21,8 @@ const DEEPEST_MODULE: usize = 6;
 /// Who can make this file in a repository has git take configuration and hooks from wherever it says; what says `.` changes
 /// nothing, and cannot be made.
 pub(super) const COMMON: &str = "commondir";
+/// A main or a linked work tree's own configuration.
+pub(super) const OF_WORK_TREE: &str = "config.worktree";
 /// Names in one directory of git's.
 const MOST: usize = 4096;
 /// Repositories and work trees; each takes some mounts.
@@ -153,7 +155,7 @@ impl<'a> Repositories<'a> {
         }
         self.plan.pin(at.to_owned());
         let entries = self.parsed(&at.join("config"))?;
-        let settings = self.settings(&[at.join("config"), at.join("config.worktree")])?;
+        let settings = self.settings(&[at.join("config"), at.join(OF_WORK_TREE)])?;
         // A submodule's says where its work tree is.
         let configured = settings.entries.iter().filter(|entry| entry.is("core", "worktree"));
         let configured = configured.filter_map(|entry| self.inside(at, Path::new(&entry.value)));
@@ -167,7 +169,7 @@ impl<'a> Repositories<'a> {
             self.required(at.join("hooks"), Make::Directory)?;
         }
         if !self.relaxed.allows(CONFIG) {
-            self.configuration(at, &entries)?;
+            self.configuration(at)?;
         }
         for work_tree in work_trees {
             self.submodules(at, &work_tree, &entries)?;
@@ -177,10 +179,11 @@ impl<'a> Repositories<'a> {
         self.modules(&at.join("modules"), DEEPEST_MODULE)
     }
 
-    fn configuration(&mut self, at: &Path, entries: &[Entry]) -> Result<(), Unguardable> {
+    fn configuration(&mut self, at: &Path) -> Result<(), Unguardable> {
         self.required(at.join(COMMON), Make::File(".\n"))?;
         self.required(at.join("config"), Make::File(""))?;
-        self.of_work_tree(at, entries)?;
+        // Read once `extensions.worktreeConfig` is on: `git sparse-checkout set` switches it on.
+        self.required(at.join(OF_WORK_TREE), Make::File(""))?;
         self.present(at.join("info/attributes"))
     }
 
@@ -245,13 +248,6 @@ impl<'a> Repositories<'a> {
         Ok(())
     }
 
-    /// A main or a linked work tree's own configuration.
-    fn of_work_tree(&mut self, at: &Path, entries: &[Entry]) -> Result<(), Unguardable> {
-        let own = at.join("config.worktree");
-        let is_read = |entry: &Entry| entry.is("extensions", "worktreeconfig") && entry.is_true();
-        if entries.iter().any(is_read) { self.required(own, Make::File("")) } else { self.present(own) }
-    }
-
     /// Every one that the index names, wherever it is. One without a `.git` has not been fetched.
     fn submodules(&mut self, at: &Path, work_tree: &Path, entries: &[Entry]) -> Result<(), Unguardable> {
         let long = entries.iter().any(|entry| {
@@ -293,13 +289,13 @@ impl<'a> Repositories<'a> {
                     self.plan.guard(linked.join(COMMON));
                 }
                 self.present(linked.join("gitdir"))?;
-                self.of_work_tree(&linked, entries)?;
+                self.required(linked.join(OF_WORK_TREE), Make::File(""))?;
             }
             // It names the `.git` of the work tree.
             let text = self.text(&linked.join("gitdir"))?;
             let git = self.inside(&linked, Path::new(OsStr::from_bytes(text.trim_ascii())));
             if let Some(work_tree) = git.as_deref().and_then(Path::parent).map(Path::to_owned) {
-                let settings = self.settings(&[at.join("config"), linked.join("config.worktree")])?;
+                let settings = self.settings(&[at.join("config"), linked.join(OF_WORK_TREE)])?;
                 self.guard_what_it_leads_to(&settings, &work_tree)?;
                 self.submodules(&linked, &work_tree, entries)?;
                 self.work_tree(work_tree);

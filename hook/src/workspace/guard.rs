@@ -312,6 +312,7 @@ mod tests {
                 (1, "/work/.git", false),
                 (1, "/work/.git/commondir", true),
                 (1, "/work/.git/config", true),
+                (1, "/work/.git/config.worktree", true),
                 (1, "/work/.git/hooks", true)
             ]
         );
@@ -337,7 +338,7 @@ mod tests {
             tried(path, "ro").unwrap();
         }
         tried(".git/objects", "rw").unwrap();
-        assert_eq!(tried(".git", "rw").unwrap().all.len(), 3, "a git directory is guarded");
+        assert_eq!(tried(".git", "rw").unwrap().all.len(), 4, "a git directory is guarded");
     }
 
     #[test]

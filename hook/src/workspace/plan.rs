@@ -254,9 +254,13 @@ mod tests {
     fn a_repository_keeps_hooks_and_configuration() {
         let tree = tree(&REPOSITORY);
         let plan = planned(&tree, "").unwrap();
-        assert_eq!(paths(&plan.read_only), [".git/commondir", ".git/config", ".git/hooks"]);
+        assert_eq!(
+            paths(&plan.read_only),
+            [".git/commondir", ".git/config", ".git/config.worktree", ".git/hooks"]
+        );
         assert_eq!(paths(&plan.pinned), [".git"]);
-        assert!(plan.to_make.is_empty() && !plan.incomplete);
+        assert_eq!(plan.to_make.keys().collect::<Vec<_>>(), [Path::new(".git/config.worktree")]);
+        assert!(!plan.incomplete);
         assert_eq!(planned(&tree, "off").unwrap(), Plan::default());
         let relaxed = planned(&tree, "git-config").unwrap();
         assert_eq!((paths(&relaxed.read_only), paths(&relaxed.pinned)), (vec![".git/hooks"], vec![".git"]));
@@ -272,6 +276,7 @@ mod tests {
             [
                 (".git/commondir", Make::File(".\n")),
                 (".git/config", Make::File("")),
+                (".git/config.worktree", Make::File("")),
                 (".git/hooks", Make::Directory)
             ]
         );
@@ -282,8 +287,7 @@ mod tests {
 
     #[test]
     fn what_the_configuration_leads_to_is_guarded_too() {
-        let tree =
-            tree(&[&REPOSITORY[..], &["hooks/pre-commit", ".gitconfig", ".git/config.worktree"]].concat());
+        let tree = tree(&[&REPOSITORY[..], &["hooks/pre-commit", ".gitconfig"]].concat());
         let config = "[core]\nhooksPath = ./hooks\n[include]\npath = ../.gitconfig\n[includeIf \"onbranch:x\"]\npath=/etc/x\n";
         fs::write(tree.path().join(".git/config"), config).unwrap();
         let plan = planned(&tree, "").unwrap();
@@ -294,12 +298,6 @@ mod tests {
         let absolute = format!("[core]\nhookspath = {}/hooks\n", tree.path().display());
         fs::write(tree.path().join(".git/config"), absolute).unwrap();
         assert!(paths(&planned(&tree, "").unwrap().read_only).contains(&"hooks"));
-        fs::write(tree.path().join(".git/config"), "[extensions]\nworktreeConfig\n").unwrap();
-        fs::remove_file(tree.path().join(".git/config.worktree")).unwrap();
-        assert_eq!(
-            planned(&tree, "").unwrap().to_make,
-            BTreeMap::from([(".git/config.worktree".into(), Make::File(""))])
-        );
     }
 
     #[test]
@@ -327,11 +325,14 @@ mod tests {
             [
                 ".git/commondir",
                 ".git/config",
+                ".git/config.worktree",
                 ".git/hooks",
                 ".git/modules/lib/commondir",
                 ".git/modules/lib/config",
+                ".git/modules/lib/config.worktree",
                 ".git/modules/lib/hooks",
                 ".git/worktrees/w/commondir",
+                ".git/worktrees/w/config.worktree",
                 ".git/worktrees/w/gitdir",
                 "lib/.git"
             ]
@@ -352,12 +353,18 @@ mod tests {
             "a/b/.git/hooks/",
         ]);
         let plan = planned(&tree, "").unwrap();
-        assert_eq!(paths(&plan.read_only), ["a/b/.git/commondir", "a/b/.git/config", "a/b/.git/hooks"]);
+        assert_eq!(
+            paths(&plan.read_only),
+            ["a/b/.git/commondir", "a/b/.git/config", "a/b/.git/config.worktree", "a/b/.git/hooks"]
+        );
         assert_eq!(paths(&plan.pinned), ["a", "a/b", "a/b/.git"]);
         let folder = Folder::open(&tree.path().join("a/b/.git")).unwrap();
         let bare =
             Plan::of(&folder, &tree.path().join("a/b/.git"), &Relaxed::default(), &Users::at(&[])).unwrap();
-        assert_eq!((paths(&bare.read_only), bare.pinned.len()), (vec!["commondir", "config", "hooks"], 0));
+        assert_eq!(
+            (paths(&bare.read_only), bare.pinned.len()),
+            (vec!["commondir", "config", "config.worktree", "hooks"], 0)
+        );
     }
 
     #[test]

@@ -34,6 +34,7 @@ use understudy_control::{ContainerId, Refusal};
 
 use self::judge::Tampered;
 use self::tree::Tree;
+use super::git;
 use super::guard::Guarded;
 use crate::installation::Installation;
 use crate::process::Process;
@@ -190,5 +191,5 @@ fn in_directory<T>(
 
 /// Files that git reads its configuration from by their name alone, and which it writes several times in one command.
 fn is_git_configuration(name: &OsStr) -> bool {
-    name == "config" || name == "config.worktree"
+    name == "config" || name == git::OF_WORK_TREE
 }

@@ -87,3 +87,35 @@ fn what_the_configuration_leads_to_is_not_made_or_changed() {
         assert!(runs(&project(), attempt, "off"), "nothing is shown by: {attempt}");
     }
 }
+
+/// git reads it only once the host has switched that on.
+#[test]
+fn a_worktrees_own_configuration_cannot_be_prepared_for_the_day_that_it_is_read() {
+    stand();
+    let ran = |git: &str, work_tree: &str, relaxed: &str| {
+        let project = project();
+        project.host(
+            "for at in work work/vendor/lib; do git -C $at config --unset extensions.worktreeConfig; done
+             find work/.git -name config.worktree -delete",
+        );
+        let ran = project.0.path().join("ran");
+        let attempt =
+            format!("git config -f {git}/config.worktree core.fsmonitor 'touch {}; false'", ran.display());
+        let agent = project.agent().annotation("understudy.workspace", relaxed);
+        agent.shell(&format!("{attempt}; git status >/dev/null")).unwrap().success().unwrap();
+        project.host(&format!("git -C {work_tree} status"));
+        assert!(!ran.exists(), "{git}: it is read in any case");
+        project.host(&format!(
+            "git -C {work_tree} sparse-checkout set --no-cone '/*'; git -C {work_tree} status"
+        ));
+        ran.exists()
+    };
+    for (git, work_tree) in [
+        (".git", "work"),
+        (".git/worktrees/linked", "linked"),
+        (".git/modules/vendor/lib", "work/vendor/lib"),
+    ] {
+        assert!(!ran(git, work_tree, ""), "{git}");
+        assert!(ran(git, work_tree, "off"), "nothing is shown by: {git}");
+    }
+}

@@ -65,6 +65,13 @@ fn what_the_host_replaces_stays_guarded() {
         ("git -C work push -q -u another main", ".git/config"),
         ("for i in 1 2 3 4 5 6 7 8 9; do git -C work config a.b$i c; done", ".git/config"),
         ("git -C linked config of.all worktrees", ".git/config"),
+        ("git -C work sparse-checkout set --no-cone '/*'", ".git/config.worktree"),
+        ("git -C linked sparse-checkout set --no-cone '/*'", ".git/worktrees/linked/config.worktree"),
+        (
+            "git -C work status; git -C linked status; git -C work sparse-checkout disable",
+            ".git/config.worktree",
+        ),
+        ("git -C work worktree add -q ../more && git -C work worktree remove ../more", ".git/config"),
         ("sed -i s/flake/other/ work/.envrc", ".envrc"),
         ("rm work/.envrc; echo new >work/.envrc", ".envrc"),
         ("echo FROM y >work/Containerfile", "Containerfile"),
