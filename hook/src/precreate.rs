@@ -12,6 +12,7 @@ mod joined;
 mod prepare;
 mod refused;
 pub(crate) mod required;
+mod search;
 mod seccomp;
 mod sidecar;
 mod storage;
@@ -100,7 +101,7 @@ fn permitted(
     let mode = Mode::asked(&asked)?;
     let private = sidecar::remembered_mounts(installation).map_err(|error| failed(&error))?;
     let joined = joined::joined(&config.spec, installation, &storage, &mode)?;
-    let guard::Bound { places: mut bound, shared } = guard::check(
+    let guard::Bound { places: mut bound, shared, searched } = guard::check(
         &config.spec,
         &guard::Surroundings {
             installation,
@@ -121,7 +122,9 @@ fn permitted(
     let image = described(&files, &storage, config)?;
     request.managed = managed::sparing(files, image.as_ref())?;
     request.joins = joined.as_ref().and_then(|joined| joined.with.clone());
-    let prepared = prepare::ask(installation, request.clone())?;
+    let suspicious = search::ask(installation, config, &searched)?;
+    let mut prepared = prepare::ask(installation, request.clone())?;
+    prepared.notes.extend(suspicious);
     generation::keep(installation);
     // Last, since it may make a directory of git's: nothing is made for a container that is refused.
     let volumes = storage.graph_root.join("volumes");

@@ -39,6 +39,7 @@ pub mod source;
 pub mod ssh;
 pub mod stand_in;
 pub mod terms;
+pub mod texts;
 pub mod vault;
 
 #[cfg(test)]

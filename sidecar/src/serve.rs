@@ -29,9 +29,9 @@ use crate::connection::doors::Doors;
 use crate::connection::published::{self, Pool};
 use crate::connection::{self, Redirected};
 use crate::container::Container;
-use crate::credentials::Surroundings;
 use crate::credentials::expiry::Day;
 use crate::credentials::report::report;
+use crate::credentials::{Surroundings, texts};
 use crate::current::Current;
 use crate::dns::Resolver;
 use crate::dns::serve::DnsService;
@@ -187,9 +187,11 @@ fn build(
     let (decided, lines, counts, unwritten) =
         (Arc::clone(&decisions), audit.clone(), audit.clone(), audit.clone());
     let (keys, vault, ledger) = (live.vault().clone(), live.vault().clone(), Arc::clone(audit.ledger()));
+    let looked = live.vault().clone();
     let (runtime, audit, serving) = (Handle::current(), audit.clone(), Arc::clone(&gateway));
     let registry = Registry::new(RegistryParts {
         decide_terms: Box::new(move |prepare| terms.current().terms(prepare)),
+        look: Box::new(move |name, text| texts::look(&looked.current(), name, text)),
         decide_rights: Box::new(move |asked| {
             let decided = decided.rules(&asked.prepare.id, decisions::now());
             rights.current().rights(asked, decided, &naming.of(&asked.prepare.id))

@@ -16,6 +16,7 @@ pub mod message;
 pub mod mount;
 pub mod operator;
 pub mod publish;
+pub mod search;
 pub mod server;
 pub mod status;
 pub mod sys;

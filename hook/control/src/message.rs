@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::search::Text;
 use crate::{
     ArmLogin, ArmedStatus, Attach, AuditFile, ContainerId, Decide, DecisionStatus, Explain, Explained,
     HostMount, ImageId, Lines, LoginKept, SecretStatus, Status, Watch, Watched,
@@ -51,6 +52,9 @@ pub struct Envelope {
 pub enum Request {
     /// Asks what a container that is about to start is to be given. Answered by `Prepared` or `Refused`.
     Prepare(Box<Prepare>),
+    /// Before `Prepare`: looks for real credentials in texts, which are in the sealed memory that comes with it. Answered by
+    /// `Searched` or `Refused`.
+    Search(Vec<Text>),
     /// Hands over the sockets of a prepared container. Answered by `Done` or `Refused`.
     Attach(Attach),
     /// For a prepared container in a network namespace whose sockets the sidecar has already, from container `with`: it is
@@ -103,6 +107,8 @@ pub enum Request {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Reply {
     Prepared(Box<Prepared>),
+    /// Notes of what looks like a credential.
+    Searched(Vec<String>),
     Done,
     Status(Status),
     Secrets(Vec<SecretStatus>),

@@ -67,7 +67,7 @@ fn kernel_settings(spec: &Spec) -> Result<(), Refusal> {
 }
 
 /// For messages: paths may hold anything.
-fn shown(path: &Path) -> String {
+pub(super) fn shown(path: &Path) -> String {
     path.display().to_string().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

@@ -10,7 +10,7 @@ use super::config::Config;
 use super::storage::Origin;
 use crate::installation::Installation;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn request(config: &Config, origin: Origin, annotations: BTreeMap<String, String>) -> Prepare {
     let process = config.spec.process().as_ref();
@@ -45,7 +45,7 @@ pub(crate) fn ask(installation: &Installation, request: Prepare) -> Result<Prepa
     }
 }
 
-fn unreachable(error: &CallError) -> Refusal {
+pub(super) fn unreachable(error: &CallError) -> Refusal {
     let remedy = match error {
         CallError::Directory(_) | CallError::Connect { .. } => {
             "start the sidecar (podman start understudy, or its unit), then start this container again; \

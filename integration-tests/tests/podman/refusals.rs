@@ -1,5 +1,6 @@
 //! Containers that would undo the promise do not start, and say why, however they are run.
 
+use std::fs;
 use std::process::Command;
 
 use understudy_integration_tests::podman::{Container, podman, run, run_waiting, unique, until};
@@ -84,7 +85,7 @@ fn another_containers_namespaces_are_refused() {
 fn mounts_of_what_protects_or_of_credentials_are_refused() {
     let stand = stand();
     let home = std::env::var("HOME").unwrap();
-    std::fs::create_dir_all(format!("{home}/.ssh")).unwrap();
+    fs::create_dir_all(format!("{home}/.ssh")).unwrap();
     std::os::unix::fs::symlink(&stand.paths.control, format!("{home}/innocent")).unwrap();
     let runtime = stand.paths.control.parent().unwrap().display().to_string();
     for source in [
@@ -102,15 +103,15 @@ fn mounts_of_what_protects_or_of_credentials_are_refused() {
         assert!(outcome.text().contains("understudy: refused: "), "{source}: {}", outcome.text());
         assert_eq!(outcome.code, Some(126), "{source}");
     }
-    std::fs::remove_file(format!("{home}/innocent")).unwrap();
+    fs::remove_file(format!("{home}/innocent")).unwrap();
 }
 
 #[test]
 fn a_volume_that_is_a_directory_of_the_hosts_is_judged_by_what_it_is() {
     let stand = stand();
     let home = std::env::var("HOME").unwrap();
-    std::fs::create_dir_all(format!("{home}/.ssh/keys")).unwrap();
-    std::fs::create_dir_all(format!("{home}/bound-project")).unwrap();
+    fs::create_dir_all(format!("{home}/.ssh/keys")).unwrap();
+    fs::create_dir_all(format!("{home}/bound-project")).unwrap();
     let try_volume = |device: &str| {
         let name = unique("bound");
         let device = format!("device={device}");
@@ -127,6 +128,69 @@ fn a_volume_that_is_a_directory_of_the_hosts_is_judged_by_what_it_is() {
         assert_refused(&outcome, "remove the mount");
     }
     assert_eq!(try_volume(&format!("{home}/bound-project")).stdout, "it ran\n");
+}
+
+#[test]
+fn a_real_value_in_a_mounted_file_or_an_annotation_is_refused_by_its_name() {
+    let stand = stand();
+    let value = &stand.secrets.generic;
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    fs::create_dir_all(path("project/deep")).unwrap();
+    fs::write(path("file"), format!("first line\nKEY={value}\n")).unwrap();
+    let said = format!("holds the real value of secret `{GENERIC}`");
+    let refused = |agent: Agent, where_: &str| {
+        let outcome = agent.run(&["echo", "it ran"]).unwrap();
+        assert_refused(&outcome, &format!("{where_} {said}"));
+        assert!(!outcome.text().contains(value), "{where_}");
+    };
+    let mounted = |source: &str, at: &str| Agent::generic().option(&format!("-v={source}:{at}"));
+    refused(mounted(&path("file"), "/etc/conf:ro"), &format!("file {} (mounted at /etc/conf)", path("file")));
+    refused(Agent::generic().annotation("org.example.note", value), "annotation org.example.note");
+    // What is beside it and deeper is not looked at, and a stand-in is none.
+    let ran = || {
+        mounted(&path("project"), "/work").shell("echo it ran: $UNDERSTUDY_NOTES; env -0 >/work/.stand-ins")
+    };
+    let project = mounted(&path("project"), "/work").annotation("understudy.secrets", GENERIC);
+    fs::write(path("project/deep/.env"), value).unwrap();
+    project.shell("echo it ran; env >/work/.stand-ins").unwrap().success().unwrap();
+    assert!(fs::read_to_string(path("project/.stand-ins")).unwrap().contains("EXAMPLE_API_KEY="));
+    let text = ran().unwrap().success().unwrap();
+    assert!(text.contains("it ran") && !text.contains("what looks like"), "{text}");
+    // One that the sidecar does not know is told of, where it is.
+    let foreign = format!("sk-ant-api03-{}AA", "x1Y-".repeat(24).get(..93).unwrap());
+    fs::write(path("project/.env"), format!("KEY={foreign}\n")).unwrap();
+    let text = ran().unwrap().success().unwrap();
+    let told = format!(
+        "file {} (mounted at /work/.env) holds what looks like a real credential",
+        path("project/.env")
+    );
+    assert!(text.contains(&told) && !text.contains(&foreign), "{text}");
+    fs::write(path("project/.env"), format!("KEY={value}\n")).unwrap();
+    refused(
+        mounted(&path("project"), "/work"),
+        &format!("file {} (mounted at /work/.env)", path("project/.env")),
+    );
+    // A volume that an earlier container filled.
+    let volume = unique("volume");
+    podman([
+        "run",
+        "--rm",
+        "-v",
+        &format!("{volume}:/data"),
+        "-v",
+        &format!("{}:/from:ro", path("file")),
+        AGENT_IMAGE,
+        "cp",
+        "/from",
+        "/data/key",
+    ])
+    .unwrap()
+    .success()
+    .unwrap();
+    let outcome = mounted(&volume, "/data").run(&["echo", "it ran"]).unwrap();
+    assert_refused(&outcome, &format!("/key (mounted at /data/key) {said}"));
+    let _ = podman(["volume", "rm", "--force", &volume]);
 }
 
 #[test]
@@ -149,7 +213,7 @@ fn a_podman_secret_in_the_environment_is_refused() {
 fn an_ordinary_project_directory_is_not() {
     stand();
     let project = tempfile::tempdir_in(std::env::var("HOME").unwrap()).unwrap();
-    std::fs::write(project.path().join("file"), "mine").unwrap();
+    fs::write(project.path().join("file"), "mine").unwrap();
     let volume = format!("--volume={}:/work", project.path().display());
     let text = Agent::generic().option(&volume).option("--workdir=/work").run(&["cat", "file"]).unwrap();
     assert_eq!(text.success().unwrap(), "mine");
@@ -204,7 +268,7 @@ fn annotations_that_come_from_the_image_are_refused() {
     stand();
     let image = unique("localhost/annotated");
     let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("Containerfile"), format!("FROM {AGENT_IMAGE}\n")).unwrap();
+    fs::write(directory.path().join("Containerfile"), format!("FROM {AGENT_IMAGE}\n")).unwrap();
     let context = directory.path().display().to_string();
     let build = [
         "build",

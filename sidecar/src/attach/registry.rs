@@ -5,6 +5,7 @@ mod decisions;
 mod logins;
 mod mounts;
 mod shared;
+mod texts;
 mod told;
 mod watching;
 
@@ -65,12 +66,16 @@ pub type Admit = Box<dyn Fn(&Grants, &HostName, u16) -> Doors + Send + Sync>;
 /// Keeps the account of that login, if there is one yet, and gives the secrets that are declared to be it, each with whether it may be granted to
 /// the container that logged in.
 pub type KeepLogin = Box<dyn Fn(&Asked, &Made) -> Result<Vec<(String, bool)>, KeepError> + Send + Sync>;
+/// A note of what looks like a credential in what is called so, or why it must not be in a container.
+pub type Look = Box<dyn Fn(&str, &[u8]) -> Result<Option<String>, Refusal> + Send + Sync>;
 pub type Start = Box<dyn Fn(Arc<Container>, Sockets, Vec<Leased>) -> std::io::Result<()> + Send + Sync>;
 
 /// What the registry is built on.
 pub struct RegistryParts {
     /// What a container is given, or why not.
     pub decide_terms: DecideTerms,
+    /// Searches what a container would have.
+    pub look: Look,
     /// What a container that runs may do now.
     pub decide_rights: DecideRights,
     /// Serves a container's sockets from now on, and what leads to it from outside.
@@ -336,7 +341,9 @@ impl Registry {
         });
         let trusted = trusted.collect();
         drop(known);
-        self.parts.authorities.tend(&trusted);
+        // None is given back before the operator has accepted the state.
+        let all_known = self.parts.history.is_whole().is_ok();
+        self.parts.authorities.tend(Some(&trusted).filter(|_| all_known));
     }
 
     /// Forgets what was prepared and never attached, and decisions whose time is over.

@@ -65,6 +65,7 @@ pub fn serve(listener: Listener, registry: Arc<Registry>, stop: Arc<AtomicBool>)
 fn handle(registry: &Registry, request: Request, descriptors: Vec<OwnedFd>) -> Reply {
     let result = match request {
         Request::Prepare(prepare) => registry.prepare(*prepare).map(|p| Reply::Prepared(Box::new(p))),
+        Request::Search(texts) => registry.search(texts, descriptors).map(Reply::Searched),
         Request::Attach(attach) => registry.attach(&attach, descriptors).map(|()| Reply::Done),
         Request::Reattach(both) => registry.reattach(*both, descriptors).map(|()| Reply::Done),
         Request::Join { id, with } => registry.join(&id, &with).map(|()| Reply::Done),

@@ -84,8 +84,8 @@ impl Authorities {
     }
 
     /// What is to be done from time to time, given which of them containers trust: one that ends is replaced ahead, and one
-    /// that nobody trusts any more is deleted.
-    pub fn tend(&self, trusted: &HashSet<String>) {
+    /// that nobody trusts any more is deleted. None: that cannot be told now.
+    pub fn tend(&self, trusted: Option<&HashSet<String>>) {
         self.tend_at(trusted, SystemTime::now(), Instant::now());
     }
 
@@ -94,10 +94,10 @@ impl Authorities {
         self.all().problems.clone()
     }
 
-    fn tend_at(&self, trusted: &HashSet<String>, now: SystemTime, instant: Instant) {
+    fn tend_at(&self, trusted: Option<&HashSet<String>>, now: SystemTime, instant: Instant) {
         let mut all = self.all();
         all.former.retain_mut(|former| {
-            if trusted.contains(&former.leaves.authority().tag()) {
+            if trusted.is_none_or(|trusted| trusted.contains(&former.leaves.authority().tag())) {
                 former.unused_since = None;
                 return true;
             }
@@ -149,6 +149,12 @@ impl Authorities {
         Ok(())
     }
 
+    /// How many of the former ones would be deleted.
+    #[cfg(test)]
+    pub(crate) fn unused(&self) -> usize {
+        self.all().former.iter().filter(|former| former.unused_since.is_some()).count()
+    }
+
     fn all(&self) -> MutexGuard<'_, All> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -198,14 +204,20 @@ mod tests {
         assert_eq!((tag(&next.current()), tag(&next.of(&old).unwrap())), (new.clone(), old.clone()));
         let (now, start) = (SystemTime::now(), Instant::now());
         let in_use = HashSet::from([old.clone()]);
-        next.tend_at(&in_use, now, start + 3 * UNUSED);
-        next.tend_at(&HashSet::new(), now, start + 4 * UNUSED);
+        next.tend_at(Some(&in_use), now, start + 3 * UNUSED);
+        next.tend_at(Some(&HashSet::new()), now, start + 4 * UNUSED);
         // It was seen again in between.
-        next.tend_at(&in_use, now, start + 4 * UNUSED + UNUSED / 2);
-        next.tend_at(&HashSet::new(), now, start + 5 * UNUSED);
-        next.tend_at(&HashSet::new(), now, start + 6 * UNUSED - Duration::from_secs(1));
+        next.tend_at(Some(&in_use), now, start + 4 * UNUSED + UNUSED / 2);
+        next.tend_at(Some(&HashSet::new()), now, start + 5 * UNUSED);
+        // Nobody could tell in between.
+        next.tend_at(None, now, start + 5 * UNUSED + UNUSED / 2);
+        next.tend_at(None, now, start + 9 * UNUSED);
         assert!(next.of(&old).is_some());
-        next.tend_at(&HashSet::new(), now, start + 6 * UNUSED);
+        let start = start + 5 * UNUSED;
+        next.tend_at(Some(&HashSet::new()), now, start + 5 * UNUSED);
+        next.tend_at(Some(&HashSet::new()), now, start + 6 * UNUSED - Duration::from_secs(1));
+        assert!(next.of(&old).is_some());
+        next.tend_at(Some(&HashSet::new()), now, start + 6 * UNUSED);
         assert!(next.of(&old).is_none() && files(state.path()).unwrap().is_empty());
         assert_eq!(tag(&Authorities::open(state.path()).unwrap().current()), new);
     }
@@ -217,22 +229,22 @@ mod tests {
         let old = authorities.current();
         let (ends, start) = (old.authority().ends(), Instant::now());
         let in_use = HashSet::from([tag(&old)]);
-        authorities.tend_at(&in_use, ends - AHEAD - DAY, start);
+        authorities.tend_at(Some(&in_use), ends - AHEAD - DAY, start);
         assert_eq!(tag(&authorities.current()), tag(&old));
-        authorities.tend_at(&in_use, ends - AHEAD + DAY, start);
+        authorities.tend_at(Some(&in_use), ends - AHEAD + DAY, start);
         assert_ne!(tag(&authorities.current()), tag(&old));
         assert!(authorities.current().authority().ends() > ends);
         assert!(authorities.problems().is_empty() && authorities.of(&tag(&old)).is_some());
-        authorities.tend_at(&in_use, ends - WARNED + DAY, start);
+        authorities.tend_at(Some(&in_use), ends - WARNED + DAY, start);
         let [problem] = authorities.problems().try_into().unwrap();
         assert!(problem.contains(&tag(&old)) && problem.contains("start them again"), "{problem}");
-        authorities.tend_at(&HashSet::new(), ends - WARNED + 3 * DAY, start);
+        authorities.tend_at(Some(&HashSet::new()), ends - WARNED + 3 * DAY, start);
         assert!(authorities.problems().is_empty());
         // What cannot be done is said, and is tried again.
         let current = authorities.current();
         fs::remove_dir_all(state.path()).unwrap();
         fs::write(state.path(), "").unwrap();
-        authorities.tend_at(&HashSet::new(), current.authority().ends() - AHEAD + DAY, start);
+        authorities.tend_at(Some(&HashSet::new()), current.authority().ends() - AHEAD + DAY, start);
         assert!(authorities.problems()[0].contains("could not be replaced"));
         assert_eq!(tag(&authorities.current()), tag(&current));
         fs::remove_file(state.path()).unwrap();

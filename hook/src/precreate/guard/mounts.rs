@@ -9,6 +9,7 @@ use understudy_control::{HostMount, Refusal};
 
 use super::super::config::owner;
 use super::super::host::{Found, Host, Kind};
+use super::super::search::Searched;
 use super::super::storage::Storage;
 use super::protected::{Protected, Reach, all};
 use super::shared::Shared;
@@ -41,16 +42,18 @@ pub(crate) struct Bound {
     pub(crate) places: Vec<Place>,
     /// For the sidecar to compare with those of other containers.
     pub(crate) shared: Vec<HostMount>,
+    pub(crate) searched: Vec<Searched>,
 }
 
 pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<Bound, Refusal> {
     let protected = Protection::new(surroundings)?;
-    let (mut bound, mut shared) = (Vec::new(), Shared::new(surroundings));
+    let (mut bound, mut searched, mut shared) = (Vec::new(), Vec::new(), Shared::new(surroundings));
     for mount in spec.mounts().iter().flatten() {
         for source in sources(mount)? {
             let place = check_source(mount, &source, surroundings, &protected)?;
             if let Some(place) = &place {
                 shared.add(mount, &source, place)?;
+                searched.push(Searched::of(mount, &source));
             }
             // The other one is not seen inside: precreate takes it out.
             if is_bind(mount) && mount.destination() != Path::new("/etc/resolv.conf") {
@@ -68,7 +71,7 @@ pub(super) fn check(spec: &Spec, surroundings: &Surroundings<'_>) -> Result<Boun
             bound.push(found.place);
         }
     }
-    Ok(Bound { places: bound, shared: shared.all })
+    Ok(Bound { places: bound, shared: shared.all, searched })
 }
 
 /// crun and runc go by the option, whatever the type.

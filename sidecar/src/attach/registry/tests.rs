@@ -2,6 +2,7 @@ mod mounts;
 mod published;
 mod shared;
 mod state;
+mod texts;
 mod watching;
 
 use std::collections::BTreeMap;
@@ -84,6 +85,10 @@ fn stand_in(state: tempfile::TempDir, control: tempfile::TempDir) -> Stand {
                 notes: Vec::new(),
                 same_grants: same_grants(&prepare.managed, &Ceiling::default()),
             })
+        }),
+        look: Box::new(|name, text| match text {
+            b"real" => Err(Refusal::new(name, "take it out")),
+            text => Ok((text == b"suspicious").then(|| name.to_owned())),
         }),
         decide_rights: Box::new(move |asked| Rights {
             values: Vec::new(),

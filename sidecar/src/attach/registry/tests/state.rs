@@ -59,8 +59,17 @@ fn a_state_that_lacks_what_was_decided_gives_nothing_until_it_is_accepted() {
     ] {
         assert!(refusal.remedy.contains("understudy accept-state"), "{refusal}");
     }
+    // What those trust that could not be given back yet stays.
+    next.registry.rotate_authority().unwrap();
+    let unused = || {
+        next.registry.expire();
+        next.registry.parts.authorities.unused()
+    };
+    assert_eq!(unused(), 0);
     next.registry.accept_state().unwrap();
+    assert_eq!(unused(), 1);
     next.reattach(prepare("a", "agent")).unwrap();
+    assert_eq!(unused(), 0);
     let refusal = next.registry.prepare(prepare("b", "bad")).unwrap_err();
     assert!(refusal.reason.contains("revoked"), "{refusal}");
 }
