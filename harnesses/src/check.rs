@@ -61,6 +61,13 @@ pub(crate) fn descriptor(descriptor: &Descriptor) -> Result<(), String> {
                 .json_object()
                 .map_err(|error| format!("file `{}`: `content`: {error}", file.path))?;
         }
+        if matches!(file.write, Write::FillToml) {
+            toml::from_str::<toml::Table>(file.content.source())
+                .map_err(|error| format!("file `{}`: `content`: {}", file.path, error.message()))?;
+            if file.content.needs_stand_in() {
+                return Err(format!("file `{}`: a stand-in cannot be put into TOML", file.path));
+            }
+        }
         if matches!(file.write, Write::MergeEnv) {
             let lines = file.content.source().lines();
             for line in lines {

@@ -225,6 +225,9 @@ pub enum Write {
     Replace,
     /// Into the JSON object that is there.
     MergeJson,
+    /// Into the TOML document that is there, as far as it does not say otherwise itself. A key `{directory}` is the container's
+    /// working directory.
+    FillToml,
     /// Into the `KEY=value` lines that are there.
     MergeEnv,
 }

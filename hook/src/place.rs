@@ -6,6 +6,7 @@ pub(crate) mod home;
 pub(crate) mod lines;
 pub(crate) mod login;
 pub(crate) mod merge;
+pub(crate) mod toml;
 pub(crate) mod tree;
 pub(crate) mod variables;
 
@@ -183,6 +184,7 @@ fn put(root: &Directory, home: &Path, file: &PlacedFile) -> Result<(), PutError>
         (Write::Create, Some(_)) => return Ok(()),
         (Write::Create | Write::Replace, _) => file.content.clone().into_bytes(),
         (Write::MergeJson, existing) => merge::merge(existing.as_deref().unwrap_or_default(), &file.content)?,
+        (Write::FillToml, existing) => toml::fill(existing.as_deref().unwrap_or_default(), &file.content)?,
         (Write::MergeEnv, existing) => {
             variables::merge(existing.as_deref().unwrap_or_default(), &file.content)
         }
@@ -241,6 +243,8 @@ enum PutError {
     Tree(#[from] TreeError),
     #[error(transparent)]
     Merge(#[from] merge::MergeError),
+    #[error(transparent)]
+    Fill(#[from] toml::FillError),
 }
 
 #[cfg(test)]

@@ -132,6 +132,7 @@ fn permitted(
     let work = change::Work {
         prepared: &prepared,
         root: &root,
+        directory: config.directory(),
         bound: &bound,
         guards: &guards,
         shared: joined.is_some(),

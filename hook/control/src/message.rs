@@ -300,6 +300,9 @@ pub enum Write {
     /// `content` is a JSON object that is merged into the JSON object that is there, keys of `content` winning,
     /// objects merged in depth.
     MergeJson,
+    /// `content` is a TOML document, of which that is added to the one that is there which it does not say itself. A key
+    /// `{directory}` is the container's working directory.
+    FillToml,
     /// `content` is `KEY=value` lines, which take the place of those of the same keys.
     MergeEnv,
     /// `content` is lines that are put in front, where they are found first, and nowhere else.

@@ -25,6 +25,8 @@ pub(crate) struct Work<'a> {
     pub(crate) prepared: &'a Prepared,
     /// Its root file system, as it is seen by this stage.
     pub(crate) root: &'a Path,
+    /// Where its first process starts, as a path inside.
+    pub(crate) directory: &'a Path,
     /// Places of the host that the container sees.
     pub(crate) bound: &'a [Place],
     pub(crate) guards: &'a Guards,

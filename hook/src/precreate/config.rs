@@ -56,6 +56,11 @@ impl Config {
         self.spec.root().as_ref().map(|root| root.path().clone()).unwrap_or_default()
     }
 
+    /// Where its first process starts, as a path inside.
+    pub(crate) fn directory(&self) -> &Path {
+        self.spec.process().as_ref().map_or(Path::new("/"), |process| process.cwd())
+    }
+
     /// Whether the container's cgroup, which Podman alone names, has its id.
     pub(crate) fn has_cgroup(&self) -> bool {
         cgroup(&self.spec).is_some()

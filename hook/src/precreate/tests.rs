@@ -65,6 +65,7 @@ pub(crate) fn apply_simply(config: &Config, installation: &Installation) -> anyh
     let work = super::change::Work {
         prepared: &prepared(),
         root: &config.root(),
+        directory: config.directory(),
         bound: &[],
         guards: &guards,
         shared: false,

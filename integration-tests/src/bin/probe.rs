@@ -176,19 +176,29 @@ fn search_memory(process: &Path, needles: &Needles, found: &mut BTreeSet<String>
     let maps = fs::read_to_string(process.join("maps"))?;
     let memory =
         fs::File::open(process.join("mem")).with_context(|| format!("memory of {}", process.display()))?;
+    let pages =
+        fs::File::open(process.join("pagemap")).with_context(|| format!("pages of {}", process.display()))?;
     let mut looked = 0;
     for line in maps.lines() {
         let mut fields = line.split_whitespace();
         let range = fields.next().and_then(|range| range.split_once('-')).context("maps")?;
-        if !fields.next().context("maps")?.starts_with('r') {
+        let permissions = fields.next().context("maps")?;
+        if !permissions.starts_with('r') {
             continue;
         }
+        let private = permissions.ends_with('p') && fields.nth(2) == Some("0");
         let (start, end) = (u64::from_str_radix(range.0, 16)?, u64::from_str_radix(range.1, 16)?);
         // in pieces that overlap by more than the longest needle: some ranges are reserved and huge
         let mut buffer = vec![0; 4 << 20];
         let mut at = start;
         while at < end {
             let want = usize::try_from((end - at).min(buffer.len() as u64))?;
+            // Programs reserve ranges of many gigabytes that nothing was ever written to.
+            if private && !is_used(&pages, at, want)? {
+                looked += 1;
+                at += want as u64;
+                continue;
+            }
             // vvar and the like cannot be read
             let Ok(read) = memory.read_at(&mut buffer[..want], at) else { break };
             if needles.find(&buffer[..read]) {
@@ -202,6 +212,16 @@ fn search_memory(process: &Path, needles: &Needles, found: &mut BTreeSet<String>
         }
     }
     Ok(looked)
+}
+
+/// Whether any page of that memory was ever written: it is there, or swapped out (Documentation/admin-guide/mm/pagemap.rst).
+fn is_used(pages: &fs::File, at: u64, length: usize) -> Result<bool> {
+    use std::os::unix::fs::FileExt;
+    const PAGE: u64 = 4096;
+    let mut entries = vec![0; (length / PAGE as usize + 1) * 8];
+    let read = pages.read_at(&mut entries, at / PAGE * 8)?;
+    anyhow::ensure!(read >= length / PAGE as usize * 8, "pagemap is short");
+    Ok(entries[..read].chunks_exact(8).any(|entry| entry[7] & 0b1100_0000 != 0))
 }
 
 fn load(arguments: LoadArguments) -> Result<()> {

@@ -34,7 +34,7 @@ pub struct Tokens {
 /// All logins of the provider.
 #[derive(Debug)]
 pub struct Accounts {
-    lifetime: Duration,
+    pub lifetime: Duration,
     logins: Mutex<BTreeMap<String, Login>>,
     /// Status and body of the next answers of the token endpoint, instead of its own.
     faults: Mutex<VecDeque<(u16, String)>>,

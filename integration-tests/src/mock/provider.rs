@@ -18,6 +18,8 @@ pub use google::ACCESS as GOOGLE_ACCESS;
 /// that begins with [`CODE_WORD`]: so a test sees what an agent was told without a look at its requests.
 const ANSWER: &str = "MOCK-OK";
 const CODE_WORD: &str = "codeword-";
+/// In a request, it makes the answer 401.
+const UNAUTHORIZED: &str = "codeword-unauthorized";
 
 /// A request, as far as an API's answer depends on it.
 pub(super) struct Asked<'a> {
@@ -54,6 +56,12 @@ pub(super) fn answer(asked: &Asked<'_>) -> Option<Answer> {
     .find_map(|answer| answer(asked))
 }
 
+/// As several of them say it at once: each client reads what it knows.
+pub(super) fn unauthorized() -> Value {
+    serde_json::json!({ "type": "error", "error": { "type": "authentication_error", "status": "UNAUTHENTICATED",
+        "code": "invalid_api_key", "message": "mock: this key is not valid" } })
+}
+
 /// What a WebSocket at that path is sent for this message of its; nothing if it is an echo.
 pub(super) fn messages(path: &str, message: &[u8]) -> Vec<String> {
     responses::messages(path, message)
@@ -62,6 +70,11 @@ pub(super) fn messages(path: &str, message: &[u8]) -> Vec<String> {
 impl Asked<'_> {
     fn json(&self) -> Value {
         serde_json::from_slice(self.body).unwrap_or(Value::Null)
+    }
+
+    /// Whether it is to be answered as if its key were not good.
+    pub(super) fn is_unauthorized(&self) -> bool {
+        String::from_utf8_lossy(self.body).contains(UNAUTHORIZED)
     }
 
     fn says(&self, of: &str) -> String {

@@ -56,7 +56,7 @@ pub(super) async fn answer(
     shared.log.write(&Entry::Request(Box::new(describe(&parts, arrival, &received))));
     let path = parts.uri.path().to_owned();
     if let Some(socket) = socket {
-        if let Some((status, answer)) = accounts(&parts, &received.kept, shared) {
+        if let Some((status, answer)) = accounts(&parts, &received.kept, shared).await {
             return whole(StatusCode::from_u16(status)?, "application/json", answer);
         }
         let greeting = (parts.uri.query() == Some("reflect")).then(|| reflect::value(&parts.headers));
@@ -74,7 +74,7 @@ pub(super) async fn answer(
         }
         return git::backend(root, rest, &parts, &received.kept).await;
     }
-    if let Some((status, answer)) = accounts(&parts, &received.kept, shared) {
+    if let Some((status, answer)) = accounts(&parts, &received.kept, shared).await {
         return whole(StatusCode::from_u16(status)?, "application/json", answer);
     }
     if let Some(answer) = shared.remote_control.answer(&parts).await {
@@ -88,6 +88,9 @@ pub(super) async fn answer(
         headers: &parts.headers,
         body: &received.kept,
     };
+    if asked.is_unauthorized() {
+        return json_answer(StatusCode::UNAUTHORIZED, &provider::unauthorized());
+    }
     if let Some(answer) = provider::answer(&asked) {
         return whole(StatusCode::OK, answer.kind, answer.body);
     }
@@ -113,7 +116,7 @@ pub(super) async fn answer(
 }
 
 /// The token endpoint, and what the token of an account is asked for that is not good (any more).
-fn accounts(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Option<(u16, String)> {
+async fn accounts(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Option<(u16, String)> {
     let path = parts.uri.path();
     let google = path == "/token" && host(parts) == "oauth2.googleapis.com";
     if google || matches!(path, "/oauth/token" | "/v1/oauth/token") {
@@ -128,7 +131,12 @@ fn accounts(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Optio
     }
     let authorization = parts.headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let of_account = accounts::is_of_account(authorization);
-    let refused = of_account && (!shared.accounts.takes(authorization) || shared.accounts.refuses(body));
+    let mut refused = of_account && !shared.accounts.takes(authorization);
+    if of_account && !refused && shared.accounts.refuses(body) {
+        // By then the token is none that was made just now, which nobody would renew.
+        tokio::time::sleep(shared.accounts.lifetime / 3).await;
+        refused = true;
+    }
     let error = json!({ "error": { "code": "token_expired", "type": "authentication_error",
         "message": "Your authentication token has expired." } });
     refused.then(|| (401, error.to_string()))

@@ -43,6 +43,10 @@ impl Login {
     fn file(&self) -> String {
         let Tokens { access, refresh, id } = self.tokens();
         let file = match self.scheme {
+            Scheme::ChatGpt if self.format == "opencode-openai" => {
+                json!({ "openai": { "type": "oauth", "access": access, "refresh": refresh,
+                    "expires": 1_700_000_000_000_u64, "accountId": ACCOUNT_ID } })
+            }
             Scheme::ChatGpt => {
                 let tokens = json!({ "access_token": access, "refresh_token": refresh, "id_token": id, "account_id": ACCOUNT_ID });
                 json!({ "auth_mode": "chatgpt", "OPENAI_API_KEY": null, "tokens": tokens,
@@ -81,7 +85,7 @@ impl Login {
     }
 
     /// Takes its declaration back: others, which do not say whose login they want, then need not choose.
-    fn forget(&self) {
+    pub(crate) fn forget(&self) {
         stand().take_back(&self.table()).unwrap();
         let secret = self.secret();
         until("its end", || Ok(!stand().operator(&["secrets"])?.success()?.contains(&secret))).unwrap();
@@ -255,6 +259,35 @@ pub(crate) fn chatgpt(name: &'static str) -> Login {
     }
 }
 
+/// The same account, as opencode keeps it.
+pub(crate) fn opencode(name: &'static str) -> Login {
+    let command = "/opt/opencode/node_modules/opencode-linux-x64/bin/opencode run -m openai/gpt-5.5 'say hi'";
+    let command = command.replace("x64", node_arch()).leak();
+    Login {
+        format: "opencode-openai",
+        tool: Tool {
+            harness: "opencode",
+            needs: &["opencode"],
+            command,
+            answer: "MOCK-OK over events",
+            ..Tool::PLAIN
+        },
+        ..chatgpt(name)
+    }
+}
+
+/// A login of Gemini CLI with Google.
+pub(crate) fn google(name: &'static str) -> Login {
+    Login {
+        scheme: Scheme::Google,
+        name,
+        format: "gemini",
+        like: "google-account",
+        token_path: "/token",
+        tool: Tool { answer: "MOCK-OK at cloudcode-pa.googleapis.com", ..crate::google::GEMINI },
+    }
+}
+
 #[test]
 fn claude_code_answers_with_an_account_of_full_scope_that_is_renewed_all_along() {
     claude("claude").prove();
@@ -262,14 +295,7 @@ fn claude_code_answers_with_an_account_of_full_scope_that_is_renewed_all_along()
 
 #[test]
 fn gemini_cli_answers_with_an_account_of_google_that_is_renewed_all_along() {
-    let login = Login {
-        scheme: Scheme::Google,
-        name: "google",
-        format: "gemini",
-        like: "google-account",
-        token_path: "/token",
-        tool: Tool { answer: "MOCK-OK at cloudcode-pa.googleapis.com", ..crate::google::GEMINI },
-    };
+    let login = google("google");
     login.prove();
     login.forget();
 }

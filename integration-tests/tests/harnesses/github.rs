@@ -6,14 +6,12 @@ use base64::engine::general_purpose::STANDARD;
 use crate::stand;
 use crate::tool::{Tool, node_arch};
 
-#[test]
-#[ignore = "hundreds of megabytes: `make test-all`"]
-fn copilot_answers_with_a_stand_in() {
+pub(crate) fn copilot() -> Tool {
     let command = match node_arch() {
         "arm64" => "/opt/copilot/node_modules/@github/copilot-linux-arm64/copilot -p 'say hi' -s",
         _ => "/opt/copilot/node_modules/@github/copilot-linux-x64/copilot -p 'say hi' -s",
     };
-    let copilot = Tool {
+    Tool {
         harness: "copilot",
         needs: &["copilot"],
         command,
@@ -22,8 +20,13 @@ fn copilot_answers_with_a_stand_in() {
         arrived: ("/chat/completions", "authorization", "Bearer "),
         instructed: true,
         ..Tool::PLAIN
-    };
-    copilot.prove();
+    }
+}
+
+#[test]
+#[ignore = "hundreds of megabytes: `make test-all`"]
+fn copilot_answers_with_a_stand_in() {
+    copilot().prove();
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod shopify;
 mod terminals;
 mod tool;
 
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use understudy_integration_tests::podman::{Container, until};
@@ -55,6 +56,24 @@ fn hunt_for(container: &Container, values: &[&str]) {
         panic!("{error:#}\n{left:?}")
     });
     assert!(found.is_empty(), "{found:?}");
+}
+
+/// The same in a program that lives and goes on living: `known` is in its memory, so the search has seen that.
+fn hunt_living(container: &Container, known: &str, values: &[&str]) {
+    let found = stand().hunt(container, &[known]).unwrap();
+    let process = |place: &String| {
+        let process = place.strip_prefix("memory of ")?.split(' ').next()?.to_owned();
+        let line = std::fs::read_to_string(format!("{process}/cmdline")).ok()?;
+        // The terminal that it is driven by has seen the same.
+        (!line.contains(tool::KEYS)).then_some(process)
+    };
+    let living: BTreeSet<String> = found.iter().filter_map(process).collect();
+    assert!(!living.is_empty(), "{known} is in no memory of the program: {found:?}");
+    hunt_for(container, values);
+    for process in living {
+        let status = std::fs::read_to_string(format!("{process}/status")).unwrap_or_default();
+        assert!(status.contains("VmRSS:"), "{process} did not live through the search");
+    }
 }
 
 /// Ends all but the first process: what a program leaves running may keep everybody from looking at it, as Codex does.

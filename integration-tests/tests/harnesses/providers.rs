@@ -10,36 +10,21 @@ const ANTHROPIC: Tool = Tool {
     ..Tool::PLAIN
 };
 
-/// Its headless run with that model.
-fn opencode(model: &str) -> &'static str {
-    let program = match node_arch() {
-        "arm64" => "/opt/opencode/node_modules/opencode-linux-arm64/bin/opencode",
-        _ => "/opt/opencode/node_modules/opencode-linux-x64/bin/opencode",
-    };
-    format!("{program} run -m {model} 'say hi'").leak()
-}
+pub(crate) const PI: Tool = Tool {
+    harness: "pi",
+    needs: &["node", "pi"],
+    command: "node /opt/pi/node_modules/@mariozechner/pi-coding-agent/dist/cli.js -p 'say hi'",
+    ..ANTHROPIC
+};
 
-#[test]
-#[ignore = "hundreds of megabytes: `make test-all`"]
-fn opencode_answers_with_a_stand_in() {
-    let command = opencode("anthropic/claude-sonnet-4-5");
-    Tool { harness: "opencode", needs: &["opencode"], command, ..ANTHROPIC }.prove();
-}
-
-#[test]
-#[ignore = "hundreds of megabytes: `make test-all`"]
-fn pi_answers_with_a_stand_in() {
-    let pi = Tool {
-        harness: "pi",
-        needs: &["node", "pi"],
-        command: "node /opt/pi/node_modules/@mariozechner/pi-coding-agent/dist/cli.js -p 'say hi'",
-        ..ANTHROPIC
-    };
-    pi.prove();
+pub(crate) fn opencode() -> Tool {
+    let command = "/opt/opencode/node_modules/opencode-linux-x64/bin/opencode run -m anthropic/claude-sonnet-4-5 'say hi'";
+    let command = command.replace("x64", node_arch()).leak();
+    Tool { harness: "opencode", needs: &["opencode"], command, ..ANTHROPIC }
 }
 
 /// In an image with an older Python.
-fn aider() -> Tool {
+pub(crate) fn aider() -> Tool {
     let tar = crate::stand().paths.cache.join("clis-older.tar");
     understudy_integration_tests::stand::import(&tar, "localhost/understudy-clis-older").unwrap();
     Tool {
@@ -53,16 +38,8 @@ fn aider() -> Tool {
     }
 }
 
-#[test]
-#[ignore = "hundreds of megabytes: `make test-all`"]
-fn aider_answers_with_a_stand_in() {
-    aider().prove();
-}
-
-#[test]
-#[ignore = "hundreds of megabytes: `make test-all`"]
-fn qwen_code_answers_with_a_stand_in() {
-    let qwen = Tool {
+pub(crate) fn qwen() -> Tool {
+    Tool {
         harness: "qwen-code",
         needs: &["node", "qwen"],
         env: &[("OPENAI_MODEL", "qwen3-coder-plus")],
@@ -72,6 +49,29 @@ fn qwen_code_answers_with_a_stand_in() {
         arrived: ("/compatible-mode/v1/chat/completions", "authorization", "Bearer "),
         instructed: true,
         ..Tool::PLAIN
-    };
-    qwen.prove();
+    }
+}
+
+#[test]
+#[ignore = "hundreds of megabytes: `make test-all`"]
+fn opencode_answers_with_a_stand_in() {
+    opencode().prove();
+}
+
+#[test]
+#[ignore = "hundreds of megabytes: `make test-all`"]
+fn pi_answers_with_a_stand_in() {
+    PI.prove();
+}
+
+#[test]
+#[ignore = "hundreds of megabytes: `make test-all`"]
+fn aider_answers_with_a_stand_in() {
+    aider().prove();
+}
+
+#[test]
+#[ignore = "hundreds of megabytes: `make test-all`"]
+fn qwen_code_answers_with_a_stand_in() {
+    qwen().prove();
 }

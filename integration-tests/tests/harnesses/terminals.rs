@@ -1,80 +1,77 @@
-//! Terminal interfaces start without a question: about the theme, the login, or the directory.
+//! Terminal interfaces start without a question (about the theme, the login, or the directory), what is typed there is answered,
+//! and nothing real is in them while they live.
 
 use understudy_integration_tests::podman::until_within;
 use understudy_integration_tests::stand::TOKEN_LIFETIME;
 
-use crate::accounts::{Login, chatgpt, claude};
+use crate::accounts::{Login, chatgpt, claude, codex};
+use crate::github::copilot;
 use crate::google::GEMINI;
 use crate::keys::CLAUDE;
+use crate::mistral::VIBE;
+use crate::providers::{PI, aider, opencode, qwen};
 use crate::tool::{Tool, node_arch};
 
-fn program(of: &str) -> String {
-    of.replace("x64", node_arch())
+const WORD: &str = "codeword-in-terminal";
+
+/// With a key, and what the operator says reaches the provider from there, too.
+fn answers(tool: &Tool, command: &str, ready: &str) {
+    let command = &command.replace("x64", node_arch());
+    let agent = tool.agent().annotation("understudy.secrets", tool.secret);
+    let agent = agent.annotation("understudy.instructions", &format!("Remember the word {WORD}."));
+    // Only the mock says it: some redraw between the words of an answer.
+    let told = Tool { answer: WORD, ..*tool };
+    let container = told.assert_terminal_answers(&agent, command, ready);
+    crate::hunt_living(&container, WORD, &[]);
 }
 
 #[test]
-fn gemini_cli_starts() {
-    GEMINI.assert_terminal_starts(
-        "node /opt/gemini/node_modules/@google/gemini-cli/bundle/gemini.js",
-        "Type your message",
-    );
+fn claude_code_starts_and_answers_with_a_key() {
+    answers(&CLAUDE, "claude", "(shift+tab to cycle)");
 }
 
 #[test]
-#[ignore = "hundreds of megabytes: `make test-all`"]
-fn mistral_vibe_starts() {
-    let vibe = Tool {
-        harness: "mistral-vibe",
-        needs: &["vibe"],
-        env: &[("PYTHONPATH", "/opt/vibe")],
-        ..Tool::PLAIN
-    };
-    vibe.assert_terminal_starts("/opt/vibe/bin/vibe", "tokens (0%)");
-}
-
-#[test]
-#[ignore = "hundreds of megabytes: `make test-all`"]
-fn opencode_starts() {
-    let opencode = Tool { harness: "opencode", needs: &["opencode"], ..Tool::PLAIN };
-    opencode.assert_terminal_starts(
-        &program("/opt/opencode/node_modules/opencode-linux-x64/bin/opencode"),
-        "Ask anything",
-    );
+fn gemini_cli_starts_and_answers() {
+    let command = "node /opt/gemini/node_modules/@google/gemini-cli/bundle/gemini.js";
+    answers(&GEMINI, command, "Type your message");
 }
 
 #[test]
 #[ignore = "hundreds of megabytes: `make test-all`"]
-fn copilot_starts() {
-    let copilot = Tool { harness: "copilot", needs: &["copilot"], ..Tool::PLAIN };
-    copilot.assert_terminal_starts(
-        &program("/opt/copilot/node_modules/@github/copilot-linux-x64/copilot"),
-        "Manual Approval",
-    );
+fn mistral_vibe_starts_and_answers() {
+    answers(&VIBE, "/opt/vibe/bin/vibe", "tokens (0%)");
 }
 
 #[test]
 #[ignore = "hundreds of megabytes: `make test-all`"]
-fn qwen_code_starts() {
-    let qwen = Tool {
-        harness: "qwen-code",
-        needs: &["node", "qwen"],
-        env: &[("OPENAI_MODEL", "qwen3-coder-plus")],
-        ..Tool::PLAIN
-    };
-    qwen.assert_terminal_starts(
-        "node /opt/qwen/node_modules/@qwen-code/qwen-code/cli.js",
-        "Type your message",
-    );
+fn opencode_starts_and_answers() {
+    let command = "/opt/opencode/node_modules/opencode-linux-x64/bin/opencode -m anthropic/claude-sonnet-4-5";
+    answers(&opencode(), command, "Ask anything");
 }
 
 #[test]
 #[ignore = "hundreds of megabytes: `make test-all`"]
-fn pi_starts() {
-    let pi = Tool { harness: "pi", needs: &["node", "pi"], ..Tool::PLAIN };
-    pi.assert_terminal_starts(
-        "node /opt/pi/node_modules/@mariozechner/pi-coding-agent/dist/cli.js",
-        "~/.pi/agent/AGENTS.md, AGENTS.md",
-    );
+fn copilot_starts_and_answers() {
+    answers(&copilot(), "/opt/copilot/node_modules/@github/copilot-linux-x64/copilot", "Manual Approval");
+}
+
+#[test]
+#[ignore = "hundreds of megabytes: `make test-all`"]
+fn qwen_code_starts_and_answers() {
+    answers(&qwen(), "node /opt/qwen/node_modules/@qwen-code/qwen-code/cli.js", "Type your message");
+}
+
+#[test]
+#[ignore = "hundreds of megabytes: `make test-all`"]
+fn pi_starts_and_answers() {
+    let command = "node /opt/pi/node_modules/@mariozechner/pi-coding-agent/dist/cli.js";
+    answers(&PI, command, "~/.pi/agent/AGENTS.md, AGENTS.md");
+}
+
+#[test]
+#[ignore = "hundreds of megabytes: `make test-all`"]
+fn aider_starts_and_answers() {
+    answers(&aider(), "/opt/aider/bin/aider --model anthropic/claude-sonnet-4-5", "Repo-map");
 }
 
 /// With an account whose token is over before the second question: the program lives through its renewals.
@@ -86,7 +83,8 @@ fn answers_all_along(login: &Login, command: &str, ready: &str, answer: &str) {
     login.tool.ask(&container, "say codeword-after-expiry");
     login.tool.shows(&container, &format!("{answer} codeword-after-expiry"));
     let real = login.all();
-    crate::hunt_for(&container, &real.iter().map(String::as_str).collect::<Vec<_>>());
+    let real: Vec<&str> = real.iter().map(String::as_str).collect();
+    crate::hunt_living(&container, "codeword-after-expiry", &real);
 }
 
 #[test]
@@ -94,26 +92,8 @@ fn claude_code_starts_and_answers() {
     answers_all_along(&claude("ttyclaude"), "claude", "(shift+tab to cycle)", "MOCK-OK from bearer");
 }
 
-/// It asks at the first question whether its directory is trusted.
 #[test]
-fn codex_starts() {
-    let codex = chatgpt("ttycodex");
-    codex.import();
-    let agent = codex.agent();
-    codex.tool.assert_terminal_starts_in(&agent, crate::accounts::codex(), "Ask Codex to do anything");
-}
-
-/// What the operator says reaches the provider from there, too.
-fn is_told(tool: &Tool, command: &str, ready: &str, answer: &'static str) {
-    let agent = tool.agent().annotation("understudy.secrets", tool.secret);
-    let agent = agent.annotation("understudy.instructions", "Remember the word codeword-in-terminal.");
-    let tool = Tool { answer, ..*tool };
-    let container = tool.assert_terminal_answers(&agent, command, ready);
-    crate::hunt(&container);
-}
-
-#[test]
-fn claude_code_is_told() {
-    let ready = "(shift+tab to cycle)";
-    is_told(&CLAUDE, "claude", ready, "MOCK-OK from x-api-key codeword-in-terminal");
+fn codex_starts_and_answers() {
+    let answer = "MOCK-OK over a WebSocket";
+    answers_all_along(&chatgpt("ttycodex"), codex(), "default · ~/project", answer);
 }

@@ -13,6 +13,8 @@ use crate::stand;
 const PATIENCE: Duration = Duration::from_secs(240);
 
 const TERMINAL: &str = include_str!("../terminal.py");
+/// Where it reads what is typed.
+pub(crate) const KEYS: &str = "/tmp/keys";
 
 pub(crate) struct Tool {
     /// What `understudy.harness` says.
@@ -100,35 +102,23 @@ impl Tool {
         );
     }
 
-    /// Starts its terminal interface in a directory with instructions of a project, and waits until it shows `ready` without
-    /// a question before it.
-    pub(crate) fn assert_terminal_starts(&self, command: &str, ready: &str) {
-        self.assert_terminal_starts_in(&self.agent(), command, ready);
-    }
-
-    pub(crate) fn assert_terminal_starts_in(&self, agent: &Agent, command: &str, ready: &str) {
-        let container = self.assert_terminal_of(agent, command, ready);
-        crate::end(&container);
-        crate::hunt(&container);
-    }
-
-    fn assert_terminal_of(&self, agent: &Agent, command: &str, ready: &str) -> Container {
-        let script = "git init -q ~/project && cd ~/project && echo 'Be brief.' | tee AGENTS.md CLAUDE.md GEMINI.md >QWEN.md; \
+    /// Starts its terminal interface in a directory with instructions of a project, waits until it shows `ready` without
+    /// a question before it, and types a question there, which is answered.
+    pub(crate) fn assert_terminal_answers(&self, agent: &Agent, command: &str, ready: &str) -> Container {
+        let script = "git init -q && echo 'Be brief.' | tee AGENTS.md CLAUDE.md GEMINI.md >QWEN.md; \
              terminal=$1; shift; python3 -c \"$terminal\" \"$@\"; exec sleep infinity";
         let start = ["sh", "-c", script, "sh", TERMINAL].into_iter().chain(command.split(' '));
+        let agent = agent.clone().option("--mount=type=volume,dst=/home/agent/project,U=true");
+        let agent = agent.option("--workdir=/home/agent/project");
         let container = agent.start(&start.collect::<Vec<_>>()).unwrap();
         self.shows(&container, ready);
-        let line =
-            format!("proof: {:<13} terminal interface shows {ready:?} without a question\n", self.harness);
-        std::io::stdout().write_all(line.as_bytes()).unwrap();
-        container
-    }
-
-    /// The same, then a question typed there, which is answered; nothing real is in the living program.
-    pub(crate) fn assert_terminal_answers(&self, agent: &Agent, command: &str, ready: &str) -> Container {
-        let container = self.assert_terminal_of(agent, command, ready);
+        let line = format!(
+            "proof: {:<13} terminal interface shows {ready:?} without a question, and answers\n",
+            self.harness
+        );
         self.ask(&container, "say hi");
         self.shows(&container, self.answer);
+        std::io::stdout().write_all(line.as_bytes()).unwrap();
         container
     }
 

@@ -371,6 +371,7 @@ fn placed(
         understudy_harnesses::Write::Create => (Write::Create, file.content.render(filling)),
         understudy_harnesses::Write::Replace => (Write::Replace, file.content.render(filling)),
         understudy_harnesses::Write::MergeJson => (Write::MergeJson, file.content.render_json(filling)?),
+        understudy_harnesses::Write::FillToml => (Write::FillToml, file.content.render(filling)),
         understudy_harnesses::Write::MergeEnv => (Write::MergeEnv, file.content.render(filling)),
     };
     Ok(PlacedFile { path: file.path.clone(), mode: file.mode, write, content })

@@ -186,6 +186,7 @@ fn files<'a>(files: impl IntoIterator<Item = &'a PlacedFile>) -> Vec<File> {
             Write::Create => "create",
             Write::Replace => "replace",
             Write::MergeJson => "merge-json",
+            Write::FillToml => "fill-toml",
             Write::MergeEnv => "merge-env",
         },
         content: file.content.source().trim_end().to_owned(),

@@ -5,15 +5,16 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use understudy_control::Placement;
+use understudy_control::{PlacedFile, Placement, Write};
 
 use super::{Work, profile};
 use crate::installation::write_whole;
+use crate::place::toml;
 use crate::trust::{File, Trust};
 
 /// Writes them below the container's own directory, readable for the container's user, whatever its number.
 pub(super) fn write(container: &Path, trust: &Trust, work: &Work<'_>) -> Result<PathBuf> {
-    let Work { prepared, bound, guards, .. } = work;
+    let Work { prepared, bound, guards, directory, .. } = work;
     let guest = container.join("guest");
     let made = fs::DirBuilder::new().mode(0o755).create(&guest);
     made.with_context(|| format!("{} cannot be made", guest.display()))?;
@@ -28,7 +29,8 @@ pub(super) fn write(container: &Path, trust: &Trust, work: &Work<'_>) -> Result<
     file(&guest, "guards.json", &serde_json::to_vec(&guarded)?)?;
     let (ours, others): (Vec<_>, Vec<_>) =
         prepared.placement.files.iter().cloned().partition(|placed| placed.path.starts_with(DIRECTORY));
-    let placement = Placement { files: others, ..prepared.placement.clone() };
+    let files = others.into_iter().map(|placed| in_directory(placed, directory)).collect::<Result<_>>()?;
+    let placement = Placement { files, ..prepared.placement.clone() };
     file(&guest, "place.json", &serde_json::to_vec(&placement)?)?;
     for placed in &ours {
         file(&guest, free(&guest, &placed.path)?, placed.content.as_bytes())?;
@@ -36,6 +38,15 @@ pub(super) fn write(container: &Path, trust: &Trust, work: &Work<'_>) -> Result<
     fs::set_permissions(&guest, fs::Permissions::from_mode(0o755))
         .with_context(|| guest.display().to_string())?;
     Ok(guest)
+}
+
+/// What it says of the container's working directory names it.
+fn in_directory(placed: PlacedFile, directory: &Path) -> Result<PlacedFile> {
+    if placed.write != Write::FillToml {
+        return Ok(placed);
+    }
+    let content = toml::for_directory(&placed.content, directory).with_context(|| placed.path.clone())?;
+    Ok(PlacedFile { content, ..placed })
 }
 
 /// Where the container sees them.
@@ -63,26 +74,29 @@ pub(super) fn file(guest: &Path, name: &str, content: &[u8]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use understudy_control::{PlacedFile, Write};
-
     use super::*;
     use crate::precreate::tests::prepared;
     use crate::workspace::guard::Guards;
 
     fn written(paths: &[&str]) -> Result<(tempfile::TempDir, Placement)> {
-        let directory = tempfile::tempdir().unwrap();
         let placed = |path: &&str| PlacedFile {
             path: (*path).to_owned(),
             mode: 0o444,
             write: Write::Replace,
             content: "stand-in".to_owned(),
         };
+        written_files(paths.iter().map(placed).collect())
+    }
+
+    fn written_files(files: Vec<PlacedFile>) -> Result<(tempfile::TempDir, Placement)> {
+        let directory = tempfile::tempdir().unwrap();
         let mut prepared = prepared();
-        prepared.placement.files = paths.iter().map(placed).collect();
+        prepared.placement.files = files;
         let guards = Guards::default();
         let work = Work {
             prepared: &prepared,
             root: Path::new("/"),
+            directory: Path::new("/work"),
             bound: &[],
             guards: &guards,
             shared: false,
@@ -91,6 +105,16 @@ mod tests {
         let guest = write(directory.path(), &Trust::default(), &work)?;
         let placement = serde_json::from_slice(&fs::read(guest.join("place.json"))?)?;
         Ok((directory, placement))
+    }
+
+    #[test]
+    fn toml_names_the_working_directory_and_nothing_else_does() {
+        let content = "[a.\"{directory}\"]\nb = 1\n";
+        let file = |write| PlacedFile { path: "~/x".into(), mode: 0o600, write, content: content.into() };
+        let (_directory, placement) =
+            written_files(vec![file(Write::FillToml), file(Write::Create)]).unwrap();
+        let written: Vec<&str> = placement.files.iter().map(|file| file.content.as_str()).collect();
+        assert_eq!(written, ["[a.\"/work\"]\nb = 1\n", content]);
     }
 
     #[test]
