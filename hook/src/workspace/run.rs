@@ -7,7 +7,7 @@ use super::protected::matches;
 
 /// Assignments by which git runs a program, or reads a configuration from elsewhere: section, key (git-config(1)). A `*`
 /// stands for anything.
-const RUN: [(&str, &str); 43] = [
+const RUN: [(&str, &str); 47] = [
     ("core", "fsmonitor"),
     ("core", "hookspath"),
     ("core", "sshcommand"),
@@ -51,6 +51,10 @@ const RUN: [(&str, &str); 43] = [
     ("imap", "tunnel"),
     ("guitool", "cmd"),
     ("instaweb", "httpd"),
+    ("lfs", "path"),
+    ("lfs", "clean"),
+    ("lfs", "smudge"),
+    ("lfs", "standalonetransferagent"),
 ];
 
 pub(super) fn runs(entry: &Entry) -> bool {
@@ -85,9 +89,19 @@ mod tests {
 
     #[test]
     fn settings_that_run_something_are_told_from_others() {
-        let text = "[core]\nsshCommand = x\nbare\n[filter \"lfs\"]\nclean = git-lfs clean\n[alias]\na = !x\nb = log\n";
+        let text = "[core]\nsshCommand = x\nbare\n[filter \"lfs\"]\nclean = git-lfs clean\n[alias]\na = !x\nb = log\n\
+            [lfs]\nurl = x\nstandalonetransferagent = t\n[lfs \"customtransfer.t\"]\npath = x\n[lfs \"extension.e\"]\nclean = x\n";
         let entries = config::parse(text.as_bytes()).unwrap();
         let found: Vec<_> = entries.iter().filter(|entry| runs(entry)).map(Entry::name).collect();
-        assert_eq!(found, ["core.sshcommand", "alias.a"]);
+        assert_eq!(
+            found,
+            [
+                "core.sshcommand",
+                "alias.a",
+                "lfs.standalonetransferagent",
+                "lfs.customtransfer.t.path",
+                "lfs.extension.e.clean"
+            ]
+        );
     }
 }

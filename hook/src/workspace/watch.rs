@@ -56,6 +56,8 @@ struct Task {
 const READY: &str = "ready";
 /// How often a file that is being written is looked at again.
 const AGAIN: Duration = Duration::from_millis(20);
+/// How often it is tried whether a mount can be made read-only.
+const LATER: Duration = Duration::from_millis(500);
 /// A task's length at the most, in bytes.
 const LARGEST: u64 = 8 << 20;
 
@@ -76,6 +78,7 @@ struct Watch {
     task: Task,
     process: Process,
     home: std::os::fd::OwnedFd,
+    theirs: std::os::fd::OwnedFd,
     wanted: Wanted,
     tree: Tree,
 }
@@ -115,13 +118,16 @@ fn prepared(state: &Path) -> Result<Watch> {
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;
     dup2_stderr(&nothing)?;
-    Ok(Watch { installation, task, process, home, wanted, tree })
+    Ok(Watch { installation, task, process, home, theirs, wanted, tree })
 }
 
 impl Watch {
     fn run(mut self) -> Result<ExitCode> {
         match self.watch() {
-            Ok(None) => Ok(ExitCode::SUCCESS),
+            Ok(None) => {
+                self.seal()?;
+                Ok(ExitCode::SUCCESS)
+            }
             Ok(Some(tampered)) => self.end(&tampered.told()),
             Err(error) => self.end(&Refusal::new(
                 format!(
@@ -175,8 +181,18 @@ impl Watch {
         }
         // The first of its pid namespace, which no other container shares: the kernel has ended all others in it by then.
         while !self.process.has_ended(None)? {}
+        move_into_link_name_space(self.theirs.as_fd(), Some(LinkNameSpaceType::Mount))?;
+        self.seal()?;
         noted?;
         Ok(ExitCode::FAILURE)
+    }
+
+    /// Keeps the container's mounts, and what is held, until nothing can be written by them.
+    fn seal(&self) -> Result<()> {
+        while !self.tree.seal().context("the container's mounts cannot be made read-only")? {
+            std::thread::sleep(LATER);
+        }
+        Ok(())
     }
 }
 
@@ -189,7 +205,9 @@ fn in_directory<T>(
     Ok(ask()?)
 }
 
-/// Files that git reads its configuration from by their name alone, and which it writes several times in one command.
-fn is_git_configuration(name: &OsStr) -> bool {
-    name == "config" || name == git::OF_WORK_TREE
+/// Files that git reads its configuration from by their name alone, and which it writes several times in one command: of a
+/// directory that was git's when the container started.
+fn is_git_configuration(directory: &std::os::fd::OwnedFd, name: &OsStr) -> bool {
+    let has = |name: &str| inode::look(directory, OsStr::new(name)).is_ok();
+    (name == "config" || name == git::OF_WORK_TREE) && has("HEAD") && (has("objects") || has(git::COMMON))
 }

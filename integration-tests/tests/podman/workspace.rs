@@ -1,6 +1,7 @@
 //! A mounted project stays its owner's: git works in it, and what programs of the host run cannot be changed.
 
 mod git;
+mod given;
 mod held;
 mod host;
 

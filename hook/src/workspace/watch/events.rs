@@ -57,6 +57,8 @@ impl Events {
             | WatchFlags::DELETE
             | WatchFlags::MODIFY
             | WatchFlags::CLOSE_WRITE
+            // not what is done to a file that had the name before
+            | WatchFlags::EXCL_UNLINK
             | WatchFlags::ONLYDIR;
         in_directory(&directory.bare_at, || inotify::add_watch(&self.inotify, c".", told))
     }

@@ -28,6 +28,8 @@ pub(super) struct Since {
     written: bool,
     /// After it had arrived.
     removed: bool,
+    /// Although it was held.
+    cut: bool,
     unseen: bool,
 }
 
@@ -42,8 +44,27 @@ impl Since {
         }
     }
 
+    /// It was written to, while nobody could have it open for writing: `O_TRUNC` needs no more than reading.
+    pub(super) fn was_cut(&mut self) {
+        self.cut = true;
+    }
+
     pub(super) fn arrived(&self) -> bool {
-        self.moved_in > 0 || self.made || self.unseen
+        self.came() || self.unseen
+    }
+
+    /// It is known to have arrived.
+    pub(super) fn came(&self) -> bool {
+        self.moved_in > 0 || self.made
+    }
+
+    /// What arrived is what was there.
+    pub(super) fn forget_arrival(&mut self) {
+        *self = Self { cut: self.cut, ..Self::default() };
+    }
+
+    pub(super) fn is_to_be_judged(&self) -> bool {
+        self.arrived() || self.cut
     }
 
     /// It arrived, was taken away again, and is not there now: nobody but the container moves in what it takes away at once.
@@ -82,6 +103,8 @@ pub(super) enum Reason {
     Kind,
     #[error("it was written to at the same moment")]
     Written,
+    #[error("somebody then cut it off")]
+    Cut,
     #[error("it was replaced once more, or taken away, at the same moment")]
     Again,
     #[error("somebody still has it open for writing")]
@@ -106,6 +129,9 @@ pub(super) enum Reason {
 pub(super) fn judged(since: &Since, found: &Found, waited: Duration) -> Verdict {
     if since.unseen {
         return Verdict::Tampered(Reason::Unseen);
+    }
+    if since.cut {
+        return Verdict::Tampered(Reason::Cut);
     }
     let moved = since.moved_in > 0;
     // Two renames of git's configuration are git's as a rule, and settings tell; of other files they are not.
@@ -211,6 +237,10 @@ mod tests {
         assert_eq!(reason(&[MovedIn], commands), Some(Reason::Commands("core.fsmonitor".into())));
         assert_eq!(reason(&[Made], Found { leads_elsewhere: true, ..plain() }), Some(Reason::Elsewhere));
         assert_eq!(reason(&[Unseen], plain()), Some(Reason::Unseen));
+        let mut cut = Since::default();
+        cut.was_cut();
+        assert!(cut.is_to_be_judged() && !cut.arrived());
+        assert_eq!(judged(&cut, &plain(), NOW), Verdict::Tampered(Reason::Cut));
         assert!(since(&[MovedIn, Gone]).was_taken_away() && !since(&[Gone]).was_taken_away());
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Target {
     pub(super) directory: usize,
     pub(super) name: OsString,
     pub(super) is_directory: bool,
+    /// Git reads it by its name alone, and writes it several times in one command.
+    pub(super) git_configuration: bool,
     /// The number of the mount that lies over it.
     pub(super) mount: u64,
     pub(super) shown: String,
@@ -49,7 +51,7 @@ impl Known {
         let settings = config::parse(&text)?;
         let commands = settings.iter().filter(|entry| runs(entry));
         let commands = commands.map(|entry| (entry.name(), fingerprint(&entry.value))).collect();
-        Ok(Self { commands, content: if name == git::COMMON { text } else { Vec::new() } })
+        Ok(Self { commands, content: if leads(name) { text } else { Vec::new() } })
     }
 
     /// Names of commands that were not there before.
@@ -60,6 +62,11 @@ impl Known {
     pub(super) fn leads_elsewhere_than(&self, before: &Self) -> bool {
         self.content != before.content
     }
+}
+
+/// Files that only say where git is to look: a directory of that name is no file.
+fn leads(name: &OsStr) -> bool {
+    [git::COMMON, "gitdir", ".git"].iter().any(|leading| name == *leading)
 }
 
 /// From its beginning.

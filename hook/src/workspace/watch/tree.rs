@@ -21,6 +21,8 @@ use super::target::{Known, Target, content};
 use crate::mounted::Mounts;
 use crate::workspace::guard::Guarded;
 
+/// How long it is gone after what happens, before it is too much: much less than the kernel waits for a lease.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a name that is replaced again and again is tried.
 const TRIES: usize = 1000;
 
@@ -99,6 +101,7 @@ impl Tree {
             directory,
             name: name.to_owned(),
             is_directory: seen.is(FileType::Directory),
+            git_configuration: false,
             mount,
             shown: guarded.place.shown(),
             since: Since::default(),
@@ -108,6 +111,9 @@ impl Tree {
             waiting: None,
             known: Known::default(),
         });
+        let (target, directory) = self.place(index)?;
+        let git_configuration = is_git_configuration(&directory.bare_at, &target.name);
+        self.target(index)?.git_configuration = git_configuration;
         let (_, directory) = self.place(index)?;
         let watch = self.events.watch(directory).with_context(|| {
             format!("{} cannot be watched (fs.inotify.max_user_watches)", parent.display())
@@ -125,14 +131,35 @@ impl Tree {
         self.targets.iter().any(|target| target.waiting.is_some())
     }
 
-    /// Whether somebody wants to write what is held.
+    /// Whether somebody wants to write what is held, or gave it another name for that.
     pub(super) fn wanted(&self) -> Result<Option<Tampered>> {
         for target in &self.targets {
-            if target.lease.as_ref().map(ReadLease::is_wanted).transpose()? == Some(true) {
-                return Ok(Some(Tampered { path: target.shown.clone(), reason: Reason::Wanted }));
-            }
+            let Some(lease) = &target.lease else { continue };
+            let reason = if lease.is_wanted()? {
+                Reason::Wanted
+            } else if fstat(lease.file())?.st_nlink > 1 {
+                Reason::Linked
+            } else {
+                continue;
+            };
+            return Ok(Some(Tampered { path: target.shown.clone(), reason }));
         }
         Ok(None)
+    }
+
+    /// The container has ended, and with its mount namespace the guards would go. Nobody is to write then by a descriptor of a
+    /// directory that the container gave away: nothing can be written by its mounts any more. `false` while somebody has a
+    /// file open for writing by one of them.
+    pub(super) fn seal(&self) -> io::Result<bool> {
+        let mut all = true;
+        for directory in &self.directories {
+            match sys::make_mount(&directory.at, MountIs::ReadOnly) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => all = false,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
     }
 
     /// Takes in what happened, guards what is not guarded, and judges.
@@ -140,9 +167,13 @@ impl Tree {
         self.take_in(Some(1))?;
         let mut tries = 0;
         while self.targets.iter().any(|target| target.off || (tries == 0 && target.since.arrived())) {
-            if tries == TRIES {
+            // Who floods this process with events is not to keep it from what it has to do in time.
+            if let Some(tampered) = self.wanted()? {
+                return Ok(Some(tampered));
+            }
+            if tries == TRIES || now.elapsed() > PATIENCE {
                 let off = self.targets.iter().position(|target| target.off).unwrap_or_default();
-                return self.tampered(off, Reason::Again).map(Some);
+                return self.tampered(off, Reason::Unseen).map(Some);
             }
             tries += 1;
             for index in 0..self.targets.len() {
@@ -162,7 +193,7 @@ impl Tree {
             }
         }
         for index in 0..self.targets.len() {
-            if self.targets[index].since.arrived()
+            if self.targets[index].since.is_to_be_judged()
                 && let Some(tampered) = self.judge(index, now)?
             {
                 return Ok(Some(tampered));
@@ -178,6 +209,9 @@ impl Tree {
             Ok((index, what)) => {
                 let target: Option<&mut Target> = targets.get_mut(index);
                 if let Some(target) = target {
+                    if what == Happened::Written && target.lease.is_some() && !target.since.arrived() {
+                        target.since.was_cut();
+                    }
                     target.since.happened(what);
                     target.off |= matches!(what, Happened::MovedIn | Happened::Made);
                 }
@@ -213,7 +247,12 @@ impl Tree {
                 }
                 Ok(Tried::Untouched) => {
                     let target = self.target(index)?;
-                    (target.off, target.since) = (false, Since::default());
+                    // It was guarded and judged before this was told: then something else had the name in between.
+                    if target.lease.is_some() && target.since.came() && !target.git_configuration {
+                        return self.tampered(index, Reason::Again).map(Some);
+                    }
+                    target.off = false;
+                    target.since.forget_arrival();
                     return Ok(None);
                 }
                 Ok(Tried::Guarded) => {
@@ -298,7 +337,7 @@ impl Tree {
         let target = self.target(index)?;
         let mut known = Known::default();
         let mut found = Found {
-            git_configuration: is_git_configuration(&target.name),
+            git_configuration: target.git_configuration,
             open: target.lease.is_none(),
             ..Found::default()
         };

@@ -91,6 +91,20 @@ fn a_descriptor_from_before_the_guard_writes_nothing() {
 }
 
 #[test]
+fn to_cut_off_what_is_held_ends_the_container() {
+    stand();
+    let project = Project::new();
+    project.host("cp work/.envrc work/.envrc.new");
+    let cut = "os.open(by, os.O_RDONLY | os.O_TRUNC)";
+    let container = holder(&project, ".envrc.new", "os.O_PATH", cut);
+    project.host("mv -f work/.envrc.new work/.envrc");
+    stays(&container);
+    go(&container);
+    let told = ended(&container);
+    assert!(told.contains("cut it off") && told.contains("/work/.envrc was"), "{told}");
+}
+
+#[test]
 fn what_the_host_replaces_again_is_held_anew_and_the_old_one_let_go() {
     stand();
     let project = Project::new();
