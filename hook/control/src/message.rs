@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The protocol's version; hook and sidecar of different versions refuse each other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// 32 random bytes as 64 hexadecimal digits, made anew by each start of the sidecar and readable (0600) only
 /// beside its socket: having the socket alone is not enough.

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use understudy_control::annotation::{ALLOW, HARNESS, INBOUND, MODE, NETWORK, POLICY, PRIVACY, PUBLISH};
+use understudy_control::annotation::{
+    ALLOW, HARNESS, INBOUND, MODE, NETWORK, POLICY, PRIVACY, PUBLISH, WORKSPACE,
+};
 use understudy_control::{ContainerId, HostMount, MOST_MOUNTS, Refusal};
 
 use super::{Known, PREPARED_FOR, Registry, shared};
@@ -11,15 +13,14 @@ use crate::ceiling::{DEFAULTS, items};
 use crate::credentials::{Asked, Terms};
 
 /// What a container may do follows from these and from what it is granted.
-const SAME: [&str; 6] = [HARNESS, POLICY, ALLOW, MODE, NETWORK, PRIVACY];
+const SAME: [&str; 7] = [HARNESS, POLICY, ALLOW, MODE, NETWORK, PRIVACY, WORKSPACE];
 /// Ports differ wherever there are two.
 const BOTH_OR_NONE: [&str; 2] = [INBOUND, PUBLISH];
 
 /// Containers that a note names.
 const NAMED: usize = 5;
 
-const INSTEAD: &str =
-    "stop that one, mount another directory or both read-only, or give both the same grants";
+const INSTEAD: &str = "stop that one, mount another directory, or give both the same grants";
 
 impl Registry {
     /// Notes with whom that is given something else it shares a mount.
@@ -62,6 +63,8 @@ impl Registry {
                     }
                     notes.push(told);
                 }
+                // Who mounts nothing shares nothing.
+                (Some([]), _, _) | (_, Some([]), _) => {}
                 (_, _, Some(rule)) => {
                     let unknown =
                         format!("what it shares with {whose}, which {how}, is not known to an older hook");

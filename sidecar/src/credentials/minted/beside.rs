@@ -2,7 +2,9 @@
 //! container. Pure.
 
 use base64::Engine;
-use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 use understudy_policies::unique;
 use zeroize::Zeroizing;
@@ -19,6 +21,12 @@ use crate::credentials::placement::Pointer;
 /// How often one text may hold another, encoded.
 const DEEPEST: usize = 4;
 const LONGEST_NAME: usize = 64;
+/// As clients decode, who mind neither padding nor the last bits.
+const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+    .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+    .with_decode_allow_trailing_bits(true);
+const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
 /// The decoded object, without what clients do not read. `places` are those of declared credentials.
 pub(super) fn opened(
@@ -83,7 +91,17 @@ impl Search<'_> {
     fn value(self, path: &mut Vec<String>, name: &str, value: &Value) -> Option<String> {
         match value {
             Value::String(text) => self.text(path, name, text),
-            Value::Array(items) => items.iter().find_map(|item| self.value(path, name, item)),
+            Value::Array(items) => {
+                if options_name_one(items) {
+                    return Some(shown(path));
+                }
+                items.iter().enumerate().find_map(|(index, item)| {
+                    path.push(index.to_string());
+                    let found = self.value(path, name, item);
+                    path.pop();
+                    found
+                })
+            }
             Value::Object(members) => {
                 if names_one(members) {
                     return Some(shown(path));
@@ -109,12 +127,51 @@ impl Search<'_> {
     }
 
     fn is_one(self, text: &str, value: bool) -> bool {
-        let known = decoded_forms(text.as_bytes()).any(|text| self.catalogue.credential_in(&text).is_some());
-        known
-            || match text.split_once("://") {
-                Some((_, rest)) if value => url_holds_one(rest),
-                _ => !self.harmless && telling_value(text),
-            }
+        let known =
+            |text: &[u8]| decoded_forms(text).any(|text| self.catalogue.credential_in(&text).is_some());
+        let decoded = |text: &str| {
+            [STANDARD, URL_SAFE].iter().any(|engine| engine.decode(text).is_ok_and(|t| known(&t)))
+        };
+        let telling = |text: &str| !self.harmless && telling_value(text);
+        if known(text.as_bytes()) || decoded(text.trim()) || !value && telling(text) {
+            return true;
+        }
+        let mut before = "";
+        value
+            && text
+                .split(|c: char| c.is_whitespace() || "\"'`,".contains(c))
+                .filter(|word| !word.is_empty())
+                .any(|word| {
+                    let named = says_so(before.trim_start_matches('-').trim_end_matches([':', '=']))
+                        && (before.starts_with('-') || before.ends_with([':', '=']));
+                    before = word;
+                    // Prose has colons, too.
+                    named
+                        && !word.starts_with('-')
+                        && !is_plain(word)
+                        && (!self.harmless || telling_value(word))
+                        || decoded(word)
+                        || self.word(word)
+                })
+    }
+
+    /// One without blanks.
+    fn word(self, word: &str) -> bool {
+        let apart = |word: &str| !self.harmless && word.split(['=', ':', ';', '|', '%']).any(telling_value);
+        let says = |word: &str| {
+            let pair = word.split_once(['=', ':']);
+            pair.is_some_and(|(name, value)| {
+                says_so(name.trim_start_matches('-'))
+                    && !is_plain(value)
+                    && !value.is_empty()
+                    && (!self.harmless || telling_value(value))
+            })
+        };
+        match word.split_once("://") {
+            // What is before it is a scheme, or has one at its end; what is behind it may hold another one.
+            Some((scheme, rest)) => apart(scheme) || rest.split("://").any(url_holds_one),
+            None => apart(word) || says(word),
+        }
     }
 }
 
@@ -122,23 +179,62 @@ impl Search<'_> {
 fn encoded(text: &str) -> Option<Value> {
     let text = text.trim();
     let json = |bytes: &[u8]| unique::parse(bytes).ok().filter(|value| value.is_object() || value.is_array());
-    let bare = text.trim_end_matches('=');
     json(text.as_bytes())
-        .or_else(|| json(&BASE64_URL_SAFE_NO_PAD.decode(bare).ok()?))
-        .or_else(|| json(&BASE64_STANDARD_NO_PAD.decode(bare).ok()?))
+        .or_else(|| json(&URL_SAFE.decode(text).ok()?))
+        .or_else(|| json(&STANDARD.decode(text).ok()?))
+}
+
+/// `["--api-key", …]`, `["Authorization", …]`.
+fn options_name_one(items: &[Value]) -> bool {
+    let text = |item: Option<&Value>| item.and_then(Value::as_str).unwrap_or_default().to_owned();
+    items.iter().zip(items.iter().skip(1)).any(|(name, value)| {
+        let (name, value) = (text(Some(name)), text(Some(value)));
+        let names = name.starts_with('-') || items.len() == 2;
+        names
+            && !name.contains(char::is_whitespace)
+            && says_so(name.trim_start_matches('-'))
+            && !value.starts_with('-')
+            && !is_plain(&value)
+            && !value.is_empty()
+    })
 }
 
 /// `{"name": "GITHUB_TOKEN", "value": …}`.
 fn names_one(members: &Map<String, Value>) -> bool {
     let text = |name: &str| members.get(name).and_then(Value::as_str).unwrap_or_default();
-    ["name", "key", "header"].iter().any(|name| says_so(text(name))) && !is_plain(text("value"))
+    let told = |value: &Value| match value {
+        Value::String(text) => !is_plain(text) && !text.is_empty(),
+        Value::Array(all) => !all.is_empty(),
+        Value::Object(all) => !all.is_empty(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    };
+    ["name", "key", "header"].iter().any(|name| says_so(text(name)))
+        && ["value", "values"].iter().any(|name| members.get(*name).is_some_and(told))
 }
 
 fn says_so(name: &str) -> bool {
-    let name = name.to_ascii_lowercase().replace('-', "_");
+    let name = parted(name);
     telling_name(&name)
-        || ["key", "auth", "pat", "pass"].iter().any(|word| name.split('_').any(|part| part == *word))
-        || ["authorization", "passwd", "passphrase", "privatekey"].iter().any(|word| name.contains(word))
+        || ["key", "auth", "pat", "pass", "bearer", "signature"]
+            .iter()
+            .any(|word| name.split('_').any(|part| part == *word))
+        || ["authorization", "passwd", "passphrase", "privatekey", "accesskey", "sessionkey"]
+            .iter()
+            .any(|word| name.contains(word))
+}
+
+/// `accessKey`, `X-Access-Key`: `access_key`, `x_access_key`.
+fn parted(name: &str) -> String {
+    let mut parted = String::with_capacity(name.len());
+    let mut lower = false;
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && lower {
+            parted.push('_');
+        }
+        lower = c.is_ascii_lowercase() || c.is_ascii_digit();
+        parted.push(if c == '-' { '_' } else { c.to_ascii_lowercase() });
+    }
+    parted
 }
 
 /// A number, or yes and no, whatever it is called: `max_tokens`.
@@ -163,7 +259,9 @@ fn shown(path: &[String]) -> String {
         true if !telling_value(name) => name.clone(),
         _ => "…".to_owned(),
     };
-    path.iter().map(short).collect::<Vec<_>>().join("/")
+    // places in lists say nothing
+    let named = path.iter().filter(|name| !name.bytes().all(|b| b.is_ascii_digit()));
+    named.map(short).collect::<Vec<_>>().join("/")
 }
 
 #[cfg(test)]

@@ -93,6 +93,49 @@ fn any_other_credential_is_refused_by_its_place() {
 }
 
 #[test]
+fn words_options_and_other_forms_tell() {
+    let word = "0a1b2c3d4e5f6a7b8c9d0e1f2a3b4c5d";
+    let lenient = "eyJhIjoiZ2hwXzAxMjM0NTY3ODlhYmNkZWZnaGlqMDEyMzQ1Njc4OWFiY2RlZiJ9";
+    for told in [
+        json!({"mcp": {"x": {"command": "npx", "args": ["mcp-remote", "https://h/mcp", "--header", format!("Authorization: Bearer {word}")]}}}),
+        json!({"list": ["--api-key", "short"]}),
+        json!({"list": ["Authorization", "Bearer s3"]}),
+        json!({"text": format!("A=x B={word}")}),
+        json!({"text": format!("{word} https://x.example/")}),
+        json!({"text": format!("https://x.example/mcp --header {word}")}),
+        json!({"text": "https://x.example/?next=https://u:p@y.example/"}),
+        json!({"text": format!("user:{word}")}),
+        json!({"text": "--session-key=short"}),
+        json!({"sessionKey": "short"}),
+        json!({"proxyAuth": "short"}),
+        json!({"bearer": "short"}),
+        json!({"headers": [{"name": "Authorization", "values": ["Bearer s3"]}]}),
+        json!({"text": BASE64_STANDARD.encode("sk-ant-oat02-0123456789abcdefghijABCDEFGHIJ")}),
+        json!({"args": BASE64_STANDARD.encode("sk-ant-oat02-0123456789abcdefghijABCDEFGHIJ")}),
+        json!({"text": lenient}),
+    ] {
+        assert!(matches!(beside(told.clone()), Err(MintError::Beside(_))), "{told}");
+    }
+    for told in [
+        json!({"args": "Note: the key: look into docs; token: none"}),
+        json!({"list": ["--verbose", "--max-tokens", "100", "--model", "claude-sonnet-4-5"]}),
+        json!({"text": "a key is a word, and a token is, too"}),
+    ] {
+        assert_eq!(beside(told.clone()), Ok(told));
+    }
+}
+
+#[test]
+fn a_list_is_not_what_it_holds() {
+    let place = "/secret".parse().unwrap();
+    let search = Search { places: &[&place], catalogue: &CATALOGUE, harmless: true, depth: 0 };
+    let blob = BASE64_URL_SAFE_NO_PAD.encode(json!({"auth": [{"token": "opaque"}]}).to_string());
+    let at = |value: Value| search.value(&mut Vec::new(), "", &value);
+    assert_eq!(at(json!({"secret": blob})), None);
+    assert!(at(json!([{"secret": blob}])).is_some());
+}
+
+#[test]
 fn the_message_has_nothing_of_what_was_sent() {
     for named in [json!({"a\nb": {"token": "s3"}}), json!({ "x".repeat(65): {"token": "s3"} })] {
         assert_eq!(beside(named), Err(MintError::Beside("…/token".to_owned())));
