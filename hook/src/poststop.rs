@@ -28,8 +28,8 @@ pub(crate) fn detach(state: &Path, stdin: impl io::Read) -> Result<ExitCode> {
         sidecar::detach(&installation, &id).context("the sidecar was not told yet")?;
         Record::remove(&installation, &id)?;
     }
-    refusals::forget_silent(&installation, &id)?;
     generation::keep(&installation);
     reap::run(&installation);
+    refusals::forget_silent(&installation, &id)?;
     Ok(ExitCode::SUCCESS)
 }
