@@ -105,10 +105,9 @@ impl Mounts {
     }
 
     /// What is mounted below a path that has no links in it, each with whether it is read-only.
-    pub(crate) fn below(&self, path: &Path) -> Vec<(Place, bool)> {
+    pub(crate) fn below(&self, path: &Path) -> io::Result<Vec<(Place, bool)>> {
         let below = self.0.iter().filter(|mount| mount.point != path && mount.point.starts_with(path));
-        let places = below.filter_map(|mount| Some((self.place(&mount.point).ok()?, mount.read_only)));
-        places.collect()
+        below.map(|mount| Ok((self.place(&mount.point)?, mount.read_only))).collect()
     }
 
     pub(crate) fn has(&self, id: u64) -> bool {

@@ -120,7 +120,7 @@ impl Host for Kernel {
     }
 
     fn mounted_below(&self, path: &Path) -> io::Result<Vec<(Place, bool)>> {
-        Ok(self.mounts()?.below(&fs::canonicalize(path)?))
+        self.mounts()?.below(&fs::canonicalize(path)?)
     }
 
     fn driver(&self, major: u32) -> Option<String> {
