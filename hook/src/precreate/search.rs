@@ -18,6 +18,9 @@ use super::prepare::{PATIENCE, unreachable};
 use crate::installation::Installation;
 use crate::workspace::folder::{Folder, Kind};
 
+/// Where credentials are kept: looked at first, however many names a directory has.
+const FIRST: [&str; 8] =
+    [".env", ".env.local", ".env.production", ".envrc", ".netrc", ".npmrc", ".pypirc", ".git-credentials"];
 /// Names of a directory that are looked at.
 const MOST_NAMES: usize = 4096;
 /// Characters of what something is called.
@@ -45,8 +48,9 @@ pub(crate) fn ask(
     config: &Config,
     mounted: &[Searched],
 ) -> Result<Vec<String>, Refusal> {
-    let texts = texts(config, mounted)?;
-    if texts.0.is_empty() {
+    let Texts { all, left_out } = texts(config, mounted)?;
+    let left_out = left_out.then(|| LEFT_OUT.to_owned());
+    if all.is_empty() {
         return Ok(Vec::new());
     }
     let failed = |error: &dyn std::fmt::Display| {
@@ -55,32 +59,41 @@ pub(crate) fn ask(
             "run: understudy-hook doctor",
         )
     };
-    let memory = seal(texts.0.iter().map(|(_, text)| text.as_slice())).map_err(|error| failed(&error))?;
-    let named = texts.0.into_iter().map(|(name, text)| Text { name, length: text.len() }).collect();
+    let memory = seal(all.iter().map(|(_, text)| text.as_slice())).map_err(|error| failed(&error))?;
+    let named = all.into_iter().map(|(name, text)| Text { name, length: text.len() }).collect();
     let client = Client::new(installation.control(), PATIENCE);
     match client.call(Request::Search(named), &[memory.as_fd()]) {
-        Ok(Reply::Searched(notes)) => Ok(notes),
+        Ok(Reply::Searched(notes)) => Ok(notes.into_iter().chain(left_out).collect()),
         Ok(_) => Err(unreachable(&CallError::Unexpected)),
         Err(CallError::Refused(refusal)) => Err(refusal),
         Err(error) => Err(unreachable(&error)),
     }
 }
 
+const LEFT_OUT: &str = "not all mounted files were searched for real credentials: there are too many";
+
 #[derive(Default)]
-struct Texts(Vec<(String, Vec<u8>)>);
+struct Texts {
+    all: Vec<(String, Vec<u8>)>,
+    /// There was no room for some.
+    left_out: bool,
+}
 
 impl Texts {
-    /// What there is no room for is left out.
     fn add(&mut self, name: &str, text: Vec<u8>) {
-        let taken: usize = self.0.iter().map(|(_, text)| text.len()).sum();
-        let fits = self.0.len() < MOST_TEXTS && text.len() <= LARGEST_TEXT && taken + text.len() <= MOST_TEXT;
-        if fits && !text.is_empty() {
-            self.0.push((name.chars().take(LONGEST_NAME).collect(), text));
+        if text.is_empty() {
+            return;
+        }
+        let taken: usize = self.all.iter().map(|(_, text)| text.len()).sum();
+        if self.is_full() || text.len() > LARGEST_TEXT || taken + text.len() > MOST_TEXT {
+            self.left_out = true;
+        } else {
+            self.all.push((name.chars().take(LONGEST_NAME).collect(), text));
         }
     }
 
     fn is_full(&self) -> bool {
-        self.0.len() >= MOST_TEXTS
+        self.all.len() >= MOST_TEXTS
     }
 }
 
@@ -104,21 +117,22 @@ fn texts(config: &Config, mounted: &[Searched]) -> Result<Texts, Refusal> {
         }
     }
     for Searched { source, destination } in directories {
-        let look = || -> io::Result<Option<(Folder, Vec<PathBuf>)>> {
+        let look = || -> io::Result<Option<(Folder, Vec<PathBuf>, bool)>> {
             let folder = Folder::open(source)?;
             let all = folder.list(Path::new(""), MOST_NAMES)?;
-            let mut names: Vec<PathBuf> = all
-                .into_iter()
-                .filter(|(_, is_directory)| !is_directory)
-                .map(|(name, _)| name.into())
-                .collect();
-            // Where credentials are kept, first.
-            names.sort_by_key(|name| !name.as_os_str().as_encoded_bytes().starts_with(b"."));
-            Ok(Some((folder, names)))
+            let more = all.len() >= MOST_NAMES;
+            let others = all.into_iter().filter(|(_, is_directory)| !is_directory);
+            let mut others: Vec<PathBuf> = others.map(|(name, _)| name.into()).collect();
+            others.retain(|name| !FIRST.iter().any(|first| name == Path::new(first)));
+            others.sort_by_key(|name| !name.as_os_str().as_encoded_bytes().starts_with(b"."));
+            let names: Vec<PathBuf> = FIRST.iter().map(PathBuf::from).chain(others).collect();
+            Ok(Some((folder, names, more)))
         };
-        let Some((folder, names)) = seen(look(), source)? else { continue };
+        let Some((folder, names, more)) = seen(look(), source)? else { continue };
+        texts.left_out |= more;
         for name in names {
             if texts.is_full() {
+                texts.left_out = true;
                 break;
             }
             let path = source.join(&name);
@@ -175,7 +189,7 @@ mod tests {
     fn found(tree: &Tree, sources: &[PathBuf]) -> Vec<(String, String)> {
         let mounted = |source: &PathBuf| Searched { source: source.clone(), destination: "/work".into() };
         let mounted: Vec<_> = sources.iter().map(mounted).collect();
-        let texts = texts(&tree.config(), &mounted).unwrap().0.into_iter();
+        let texts = texts(&tree.config(), &mounted).unwrap().all.into_iter();
         let texts = texts.filter(|(name, _)| name.starts_with("file "));
         texts.map(|(name, text)| (name, String::from_utf8(text).unwrap())).collect()
     }
@@ -235,12 +249,27 @@ mod tests {
     }
 
     #[test]
+    fn no_crowd_of_names_hides_where_credentials_are_kept_and_what_is_left_out_is_told() {
+        let tree = Tree::new();
+        let project = tree.home().join("project");
+        fs::create_dir_all(&project).unwrap();
+        fs::write(project.join(".env"), "e").unwrap();
+        let searched = [Searched { source: project.clone(), destination: "/work".into() }];
+        assert!(!texts(&tree.config(), &searched).unwrap().left_out);
+        for number in 0..=MOST_NAMES {
+            fs::write(project.join(format!(".a{number}")), "x").unwrap();
+        }
+        let found = texts(&tree.config(), &searched).unwrap();
+        assert!(found.left_out && found.all.iter().any(|(_, text)| text == b"e"));
+    }
+
+    #[test]
     fn annotations_of_others_are_searched_too() {
         let tree = Tree::new();
         let mut document = tree.config().document;
         document["annotations"]["org.example.note"] = json!("a value");
         document["annotations"]["understudy.harness"] = json!("generic");
-        let texts = texts(&config_of(&document), &[]).unwrap().0;
+        let texts = texts(&config_of(&document), &[]).unwrap().all;
         let of =
             |key: &str| texts.iter().find(|(name, _)| name.ends_with(key)).map(|(_, text)| text.as_slice());
         assert_eq!(of("org.example.note"), Some(b"org.example.note=a value".as_slice()));
