@@ -133,7 +133,7 @@ impl Search<'_> {
             [STANDARD, URL_SAFE].iter().any(|engine| engine.decode(text).is_ok_and(|t| known(&t)))
         };
         let telling = |text: &str| !self.harmless && telling_value(text);
-        if known(text.as_bytes()) || decoded(text.trim()) || !value && telling(text) {
+        if known(text.as_bytes()) || !value && telling(text) {
             return true;
         }
         let mut before = "";
