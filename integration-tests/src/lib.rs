@@ -2,6 +2,7 @@
 //! programs that run inside an agent's container.
 
 pub mod bench;
+pub mod compose;
 pub mod load;
 pub mod mock;
 pub mod podman;

@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
-use understudy_integration_tests::podman::{Outcome, podman, run, until};
+use understudy_integration_tests::compose::Stack;
+use understudy_integration_tests::podman::{Outcome, until};
 use understudy_integration_tests::stand::SIDECAR_IMAGE;
 
 use crate::postgres::{IMAGE, image};
@@ -46,28 +46,6 @@ impl Drop for Configured {
     }
 }
 
-struct Stack {
-    directory: tempfile::TempDir,
-}
-
-impl Stack {
-    fn compose(&self, arguments: &[&str]) -> Outcome {
-        let mut compose = Command::new("podman-compose");
-        compose.args(["-p", "stack"]).args(arguments).current_dir(self.directory.path());
-        run(&mut compose, b"").unwrap()
-    }
-}
-
-impl Drop for Stack {
-    fn drop(&mut self) {
-        self.compose(&["down", "-t", "0"]);
-    }
-}
-
-fn exec(service: &str, command: &[&str]) -> Outcome {
-    podman(["exec", &format!("stack_{service}_1")].into_iter().chain(command.iter().copied())).unwrap()
-}
-
 #[test]
 fn a_stack_has_its_own_sidecar_and_its_agents_a_database_by_name() {
     image();
@@ -91,7 +69,6 @@ fn a_stack_has_its_own_sidecar_and_its_agents_a_database_by_name() {
 "
         )
     };
-    let stack = Stack { directory: tempfile::tempdir_in(std::env::var("HOME").unwrap()).unwrap() };
     let text = format!(
         "version: '3'
 services:
@@ -118,12 +95,13 @@ services:
         two = agent("two", "stack"),
         other = agent("other", "world"),
     );
-    fs::write(stack.directory.path().join("compose.yaml"), text).unwrap();
+    let stack = Stack::new("stack", &text).unwrap();
+    let exec = |service: &str, command: &[&str]| -> Outcome { stack.exec(service, command).unwrap() };
     // Podman without systemd runs no health checks, and podman-compose 1.0.3 does not wait for them.
-    let up = stack.compose(&["up", "-d", "database", "understudy"]);
+    let up = stack.compose(&["up", "-d", "database", "understudy"]).unwrap();
     until("the sidecar", || Ok(exec("understudy", &["/understudy", "health"]).code == Some(0)))
         .unwrap_or_else(|error| panic!("{error:#}: {}", up.text()));
-    let up = stack.compose(&["up", "-d", "one", "two", "other"]);
+    let up = stack.compose(&["up", "-d", "one", "two", "other"]).unwrap();
 
     let psql = ["psql", "-X", "-A", "-t", "-h", "database", "-U", "app", "postgres", "-c"];
     let ask = |service: &str, sql: &str| exec(service, &[&psql[..], &[sql]].concat());

@@ -1,53 +1,20 @@
 //! Stacks of podman-compose: agents beside other services, with annotations alone (docs/compose.md).
 
-use std::fs;
-use std::process::Command;
-
-use understudy_integration_tests::podman::{Outcome, podman, run, unique, until};
+use understudy_integration_tests::compose::Stack;
+use understudy_integration_tests::podman::{Outcome, podman, unique, until};
 use understudy_integration_tests::stand::AGENT_IMAGE;
 
 use crate::{assert_refused, stand};
 
-struct Stack {
-    directory: tempfile::TempDir,
-    name: String,
-}
-
-impl Stack {
-    fn new(services: &str) -> Self {
-        let directory = tempfile::tempdir_in(std::env::var("HOME").unwrap()).unwrap();
-        fs::write(directory.path().join("compose.yaml"), format!("version: '3'\nservices:\n{services}"))
-            .unwrap();
-        Self { directory, name: unique("stack") }
-    }
-
-    fn compose(&self, arguments: &[&str]) -> anyhow::Result<Outcome> {
-        let mut compose = Command::new("podman-compose");
-        compose.args(["-p", &self.name]).args(arguments).current_dir(self.directory.path());
-        run(&mut compose, b"")
-    }
-
-    fn container(&self, service: &str) -> String {
-        format!("{}_{service}_1", self.name)
-    }
-
-    fn exec(&self, service: &str, command: &[&str]) -> Outcome {
-        podman(["exec", &self.container(service)].into_iter().chain(command.iter().copied())).unwrap()
-    }
-}
-
-impl Drop for Stack {
-    fn drop(&mut self) {
-        // what is left goes with the session
-        let _ = self.compose(&["down", "-t", "0"]);
-    }
+fn stack(services: &str) -> Stack {
+    Stack::new(&unique("stack"), &format!("version: '3'\nservices:\n{services}")).unwrap()
 }
 
 /// In each form that a compose file may have them in: a map, a list.
 const SERVER: &str = r#"["python3", "-m", "http.server", "3000", "--directory", "/etc"]"#;
 
 fn guarded() -> Stack {
-    Stack::new(&format!(
+    stack(&format!(
         "  agent:
     image: {AGENT_IMAGE}
     command: {SERVER}
@@ -76,7 +43,8 @@ fn guarded_agents_of_a_stack_reach_the_sidecar_and_nothing_else() {
     let stack = guarded();
     let up = stack.compose(&["up", "-d"]).unwrap();
     let fetch = |service: &str, url: &str| {
-        stack.exec(service, &["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "5", url])
+        let curl = ["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "5", url];
+        stack.exec(service, &curl).unwrap()
     };
     until("the stack", || Ok(fetch("service", "http://127.0.0.1:3000/hostname").stdout == "200"))
         .unwrap_or_else(|error| panic!("{error:#}: {}", up.text()));
@@ -96,7 +64,7 @@ fn guarded_agents_of_a_stack_reach_the_sidecar_and_nothing_else() {
 #[test]
 fn an_agent_of_a_stack_without_the_annotation_does_not_run() {
     stand();
-    let stack = Stack::new(&format!(
+    let stack = stack(&format!(
         "  agent:
     image: {AGENT_IMAGE}
     command: [\"echo\", \"it ran\"]

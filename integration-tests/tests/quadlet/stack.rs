@@ -1,28 +1,16 @@
 //! A stack of Compose whose agent waits until the sidecar is healthy, as docs/compose.md has it.
 
-use std::fs;
-use std::process::Command;
-
-use understudy_integration_tests::podman::{Outcome, podman, run};
+use understudy_integration_tests::compose::Stack;
+use understudy_integration_tests::podman::podman;
 use understudy_integration_tests::stand::{AGENT_IMAGE, ANTHROPIC, SIDECAR_IMAGE};
 
 use crate::stand;
 
-struct Stack {
-    directory: tempfile::TempDir,
-}
+/// The stand's own runs again when this is dropped.
+struct OtherSidecar;
 
-impl Stack {
-    fn compose(&self, arguments: &[&str]) -> Outcome {
-        let mut compose = Command::new("podman-compose");
-        compose.args(["-p", "healthy"]).args(arguments).current_dir(self.directory.path());
-        run(&mut compose, b"").unwrap()
-    }
-}
-
-impl Drop for Stack {
+impl Drop for OtherSidecar {
     fn drop(&mut self) {
-        self.compose(&["down", "-t", "0"]);
         stand().start_sidecar().unwrap();
     }
 }
@@ -32,7 +20,7 @@ impl Drop for Stack {
 fn an_agent_starts_once_the_sidecar_of_its_stack_is_healthy() {
     let paths = &stand().paths;
     stand().kill_sidecar();
-    let stack = Stack { directory: tempfile::tempdir_in(std::env::var("HOME").unwrap()).unwrap() };
+    let _other = OtherSidecar;
     let text = format!(
         "services:
   understudy:
@@ -64,11 +52,12 @@ volumes:
         configuration = paths.configuration.display(),
         control = paths.control.display(),
     );
-    fs::write(stack.directory.path().join("compose.yaml"), text).unwrap();
-    let up = stack.compose(&["up", "-d"]);
+    let stack = Stack::new("healthy", &text).unwrap();
+    let up = stack.compose(&["up", "-d"]).unwrap();
     assert_eq!(up.code, Some(0), "{}", up.text());
-    let ended = podman(["wait", "healthy_agent_1"]).unwrap();
-    let said = podman(["logs", "healthy_agent_1"]).unwrap().text();
+    let agent = stack.container("agent");
+    let ended = podman(["wait", &agent]).unwrap();
+    let said = podman(["logs", &agent]).unwrap().text();
     assert_eq!(ended.stdout.trim(), "0", "{said} {}", up.text());
     assert!(said.contains("HTTP 403") && said.contains("understudy"), "{said} {}", up.text());
 }
