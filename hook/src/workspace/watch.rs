@@ -138,7 +138,7 @@ impl Watch {
         }
     }
 
-    /// `None` once the container has ended.
+    /// `None` once the container has ended, and left nothing behind by which what was held can be written.
     fn watch(&mut self) -> Result<Option<Tampered>> {
         loop {
             let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(AGAIN.subsec_nanos()) };
@@ -153,7 +153,7 @@ impl Watch {
                 Err(errno) => return Err(io::Error::from(errno).into()),
             }
             if !fds[1].revents().is_empty() {
-                return Ok(None);
+                return self.tree.linked();
             }
             if !fds[2].revents().is_empty() {
                 self.wanted.heard()?;

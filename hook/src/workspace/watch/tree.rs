@@ -131,18 +131,21 @@ impl Tree {
         self.targets.iter().any(|target| target.waiting.is_some())
     }
 
-    /// Whether somebody wants to write what is held, or gave it another name for that.
+    /// Whether somebody wants to write what is held.
     pub(super) fn wanted(&self) -> Result<Option<Tampered>> {
+        self.of_held(Reason::Wanted, |lease| Ok(lease.is_wanted()?))
+    }
+
+    /// Whether what is held got another name, by which it can be written once it is held no more.
+    pub(super) fn linked(&self) -> Result<Option<Tampered>> {
+        self.of_held(Reason::Linked, |lease| Ok(fstat(lease.file())?.st_nlink > 1))
+    }
+
+    fn of_held(&self, reason: Reason, is: impl Fn(&ReadLease) -> Result<bool>) -> Result<Option<Tampered>> {
         for target in &self.targets {
-            let Some(lease) = &target.lease else { continue };
-            let reason = if lease.is_wanted()? {
-                Reason::Wanted
-            } else if fstat(lease.file())?.st_nlink > 1 {
-                Reason::Linked
-            } else {
-                continue;
-            };
-            return Ok(Some(Tampered { path: target.shown.clone(), reason }));
+            if target.lease.as_ref().map(&is).transpose()? == Some(true) {
+                return Ok(Some(Tampered { path: target.shown.clone(), reason }));
+            }
         }
         Ok(None)
     }

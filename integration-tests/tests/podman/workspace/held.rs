@@ -4,7 +4,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-use understudy_integration_tests::podman::{Container, until};
+use understudy_integration_tests::podman::{Container, podman, until};
 
 use super::Project;
 use super::host::{ended, runs, why};
@@ -88,6 +88,24 @@ fn a_descriptor_from_before_the_guard_writes_nothing() {
         sleep(Duration::from_millis(100));
         assert_eq!(fs::read(project.work().join(file)).unwrap(), before, "{opened}, {write}");
     }
+}
+
+/// By then nothing holds it any more.
+#[test]
+fn another_name_of_what_was_held_is_told_when_the_container_ends() {
+    stand();
+    let project = Project::new();
+    project.host("cp work/.envrc work/.envrc.new; mkdir work/sub");
+    let link = "os.link(by, 'sub/other', src_dir_fd=held, follow_symlinks=True)";
+    let container = holder(&project, ".envrc.new", "os.O_PATH", link);
+    project.host("mv -f work/.envrc.new work/.envrc");
+    stays(&container);
+    go(&container);
+    let linked = || Ok(project.work().join("sub/other").exists());
+    until("the link", linked).unwrap();
+    podman(["kill", &container.name]).unwrap();
+    let told = ended(&container);
+    assert!(told.contains("another name") && told.contains("/work/.envrc was"), "{told}");
 }
 
 #[test]
