@@ -87,7 +87,8 @@ services:
       - {control}:/run/understudy/control
       - state:/var/lib/understudy
 {one}{two}{other}volumes:
-  state:
+  # the one that this host had before: another one would be refused
+  state: {{external: true, name: understudy-state}}
 ",
         configuration = paths.configuration.display(),
         control = paths.control.display(),

@@ -35,7 +35,7 @@ fn an_agent_starts_once_the_sidecar_of_its_stack_is_healthy() {
     volumes:
       - {configuration}:/etc/understudy:ro
       - {control}:/run/understudy/control
-      - understudy-state:/var/lib/understudy
+      - state:/var/lib/understudy
   agent:
     image: {AGENT_IMAGE}
     network_mode: none
@@ -47,7 +47,7 @@ fn an_agent_starts_once_the_sidecar_of_its_stack_is_healthy() {
 secrets:
   {ANTHROPIC}: {{external: true}}
 volumes:
-  understudy-state: {{external: true}}
+  state: {{external: true, name: understudy-state}}
 ",
         configuration = paths.configuration.display(),
         control = paths.control.display(),
